@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
 
 #include <trainyard/error.hpp>
 
@@ -64,6 +68,33 @@ pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, c
   if (error != 0)
     throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));
   return child;
+}
+
+bool can_fork() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1;
+}
+
+pid_t start(const std::function<int()>& work, const HeldSignals& signals, const std::string& output) {
+  std::cout.flush();
+  std::fflush(nullptr);  // else the child writes it, too
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0)
+    throw Error(ExitCode::internal, std::string("cannot start a process: ") + std::strerror(errno));
+  if (child > 0) return child;
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(128 + SIGTERM);
+  close_range(STDERR_FILENO + 1, ~0U, 0);
+  if (std::freopen("/dev/null", "r", stdin) == nullptr ||
+      std::freopen(output.c_str(), "w", stdout) == nullptr)
+    _exit(static_cast<int>(ExitCode::internal));
+  dup2(STDOUT_FILENO, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, &signals.before(), nullptr);
+  const int code = work();
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(code);
 }
 
 void follow_parent() {

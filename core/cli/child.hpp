@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,13 @@ class HeldSignals {
 /// that it inherits. `output`: a file for its output, in place of the parent's streams. Throws Error.
 pid_t start(const std::vector<std::string>& words, const HeldSignals& signals,
             const std::vector<int>& keeps = {}, const std::string& output = {});
+
+/// Returns whether this process has one thread, so that a copy of it is whole.
+bool can_fork();
+
+/// Starts a child as a copy of this process, which has one thread (can_fork()). The child does `work`, with its
+/// output in a file and no other file open, and ends with the exit code that it returns. Throws Error.
+pid_t start(const std::function<int()>& work, const HeldSignals& signals, const std::string& output);
 
 /// Makes this process, a child, end when its parent dies.
 void follow_parent();

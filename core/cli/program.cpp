@@ -54,9 +54,11 @@ int parse_and_run(Words words, const Add& add) {
   return ended ? *ended : line.chosen();
 }
 
-int code_of(Words words, const Add& add) {
+}  // namespace
+
+int exit_code_of(const std::function<int()>& action) {
   try {
-    return parse_and_run(std::move(words), add);
+    return action();
   } catch (const Error& error) {
     std::fprintf(stderr, "trainyard: %s\n", error.what());
     return static_cast<int>(error.code());
@@ -65,8 +67,6 @@ int code_of(Words words, const Add& add) {
     return static_cast<int>(ExitCode::internal);
   }
 }
-
-}  // namespace
 
 void become(const std::string& path, Words words) {
   words.insert(words.begin(), path);
@@ -94,7 +94,7 @@ void become_verb(const std::string& verb, const Words& words) {
 int run_front(Words words, const Add& add) {
   // Past `ulimit -f` a write fails, with its reason, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
-  const int code = code_of(std::move(words), add);
+  const int code = exit_code_of([&] { return parse_and_run(std::move(words), add); });
 #ifndef __SANITIZE_ADDRESS__  // it checks for leaks at the end
   // LibTorch would take a tenth of a second to destroy its tables of operators, which are no longer needed.
   std::cout.flush();

@@ -20,6 +20,9 @@ std::optional<std::string> program_of(const std::string& verb);
 /// Replaces this process by the program of a verb of the host. Throws ConfigError where it is missing.
 [[noreturn]] void become_verb(const std::string& verb, const std::vector<std::string>& words);
 
+/// Returns the exit code of `action`, or that of the error that it throws, which is printed.
+int exit_code_of(const std::function<int()>& action);
+
 /// Parses `words` with the verbs that `add` adds and returns the exit code of the verb that was chosen. Where
 /// the first word is "__complete", by which a shell calls, it prints how the last word may go on.
 int run_front(std::vector<std::string> words, const std::function<void(Command&, CommandLine&)>& add);

@@ -114,7 +114,6 @@ std::string libraries_beside(const std::string& path) {
 
 LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside) {
   LoadedPlugin plugin;
-  plugin.path_ = file.path;
   plugin.generation_ = beside != nullptr ? beside->generation_ : loaded + 1;
   try {
     plugin.object_ = beside != nullptr ? beside->object_ : resident_object(file, plugin.generation_);
@@ -132,7 +131,7 @@ LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside) {
       throw PluginError(
           "describes itself otherwise than its seal: " + first_difference(sealed_text, live_text) +
           "; a description must not depend on time, environment or machine");
-    plugin.manifest_ = std::make_shared<const ManifestData>(std::move(live.manifest));
+    plugin.file_ = std::make_shared<const PluginFile>(std::move(live));
   } catch (const PluginError& error) {
     const bool of_pack = plugin.object_.size() > 1;
     throw PluginError(file.path + ": " +
@@ -142,10 +141,10 @@ LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside) {
 }
 
 LoadedPlugin::Instance LoadedPlugin::create(const Table& options) const {
-  const std::string who = manifest_->kind + " " + manifest_->name + " (" + path_ + "): ";
+  const std::string who = manifest().kind + " " + manifest().name + " (" + file_->path + "): ";
   PluginEntry::Instance made{};
   try {
-    made = make_plugin(*entry_, *manifest_, options);
+    made = make_plugin(*entry_, manifest(), options);
   } catch (const Error& error) {
     throw Error(error.code(), who + error.what());
   } catch (const std::exception& error) {

@@ -30,8 +30,8 @@ class LoadedPlugin {
   Instance create(const Table& options) const;
 
   /// Returns the manifest that `describe` gave, with option setters and hook functions.
-  const ManifestData& manifest() const { return *manifest_; }
-  const std::string& path() const { return path_; }  ///< the file it was copied from
+  const ManifestData& manifest() const { return file_->manifest; }
+  const PluginFile& file() const { return *file_; }  ///< that it was copied from
   int generation() const { return generation_; }     ///< 1 for the first object that this process loaded
 
  private:
@@ -40,8 +40,7 @@ class LoadedPlugin {
 
   std::span<const PluginEntry> object_;  ///< all plugins of its object
   const PluginEntry* entry_ = nullptr;
-  std::shared_ptr<const ManifestData> manifest_;
-  std::string path_;
+  std::shared_ptr<const PluginFile> file_;
   int generation_ = 0;
 };
 

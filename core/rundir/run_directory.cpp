@@ -239,6 +239,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"steps", result.steps},
       {"epochs", result.epochs},
       {"samples", result.samples},
+      {"data", {{"rows", result.rows}, {"values", result.values}}},
       {"seconds", result.seconds},
       {"metrics", control::named(result.metrics)},
       {"weights_step", result.model_digest.empty() ? Json() : Json(result.weights_step)},

@@ -44,6 +44,7 @@ struct RunResult {
   Status status = Status::failed;
   ExitCode exit_code = ExitCode::internal;
   std::int64_t steps = 0, epochs = 0, samples = 0;
+  std::int64_t rows = 0, values = 0;  ///< of the training data, whatever `take` says; of a sample's inputs
   double seconds = 0.0;
   std::vector<std::pair<std::string, double>> metrics;  ///< the last value of each
   std::int64_t weights_step = 0;                        ///< step of the weights and of the evaluated metrics

@@ -57,7 +57,8 @@ void parts_of_data(const Table& run, Findings& findings) {
     const auto* text = at_path<std::string>(run, key);
     if (text != nullptr && !text->empty() && !parse_take(*text))
       findings.error("E216", origin_of(run, key), key + ": \"" + *text + "\" is no part of the samples",
-                     "use \"first 1000\", \"last 10%\", \"fold 0 of 5\", or \"all but\" one of these");
+                     "use \"first 1000\", \"last 10%\", \"fold 0 of 5\", \"folds 0 to 2 of 5\", or \"all "
+                     "but\" one of these");
   }
 }
 

@@ -60,8 +60,7 @@ void DataKeys::describe(Keys<DataKeys>& keys) {
 
 constexpr const char* take_help =
     "the part of the samples, from which alone a dataset learns: \"first 1000\", \"last 10%\", \"fold 0 of "
-    "5\" "
-    "(the same folds in every run), or \"all but\" one of these; all without one";
+    "5\", \"folds 0 to 2 of 5\" (the same folds in every run), or \"all but\" one of these; all without one";
 
 void BatchKeys::describe(Keys<BatchKeys>& keys) {
   const auto size = [&](const char* name, std::int64_t BatchKeys::*member, const char* help) {

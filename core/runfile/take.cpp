@@ -37,11 +37,16 @@ bool read_count(std::string_view text, Take& take) {
   return error == std::errc{} && end == text.data() + text.size() && take.count > 0.0 && take.count <= 100.0;
 }
 
-bool read_fold(std::string_view fold, std::string_view folds, Take& take) {
-  const std::optional<std::int64_t> number = whole(fold), count = whole(folds);
-  if (!number || !count || *count < 2 || *number >= *count) return false;
+/// Reads "fold 0 of 5" or "folds 0 to 2 of 5".
+bool read_folds(const std::vector<std::string_view>& words, Take& take) {
+  const bool several = words.size() == 6 && words[0] == "folds" && words[2] == "to" && words[4] == "of";
+  if (!several && !(words.size() == 4 && words[0] == "fold" && words[2] == "of")) return false;
+  const std::optional<std::int64_t> first = whole(words[1]), last = whole(words[several ? 3 : 1]),
+                                    count = whole(words.back());
+  if (!first || !last || !count || *count < 2 || *first > *last || *last >= *count) return false;
   take.part = Take::Part::fold;
-  take.fold = *number;
+  take.fold = *first;
+  take.last_fold = *last;
   take.folds = *count;
   return true;
 }
@@ -55,8 +60,7 @@ std::optional<Take> parse_take(std::string_view text) {
     take.all_but = true;
     words.erase(words.begin(), words.begin() + 2);
   }
-  if (words.size() == 4 && words[0] == "fold" && words[2] == "of" && read_fold(words[1], words[3], take))
-    return take;
+  if (read_folds(words, take)) return take;
   if (words.size() != 2 || (words[0] != "first" && words[0] != "last") || !read_count(words[1], take))
     return std::nullopt;
   take.part = words[0] == "first" ? Take::Part::first : Take::Part::last;

@@ -96,6 +96,14 @@ class BlendSearch {
     return std::nullopt;
   }
 
+  /// Takes the error of a configuration that others tried, before anything is proposed: as one of the global search.
+  void know(const Values& values, double error, double cost) {
+    const double worth = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+    results_[values] = {worth, cost};
+    state_.started = true;
+    over(state_, {{values, 0.0, 0}, 0}, worth, cost);
+  }
+
   /// Takes the error of a configuration that `next` gave, and what its trial cost.
   void report(const Values& values, double error, double cost) {
     const double worth = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;

@@ -3,25 +3,18 @@
 // good (blend_search.hpp).
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <trainyard/study.hpp>
 
 #include "blend_search.hpp"
+#include "cost.hpp"
 #include "guided.hpp"
-
-enum class Cost : std::uint8_t { wall, cpu, steps };
-template <>
-struct trainyard::Words<Cost> {
-  static constexpr std::string_view words[] = {"wall", "cpu", "steps"};
-};
 
 class Blendsearch final : public studies::Guided {
  public:
   struct Options : GuidedOptions {
-    Cost cost = Cost::wall;
+    studies::Cost cost = studies::Cost::wall;
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("blendsearch")
@@ -30,10 +23,7 @@ class Blendsearch final : public studies::Guided {
             "A global search, and local ones from where it found something good, by what each gains for its "
             "cost.");
     describe_guided(m);
-    m.option(
-        "cost", &Options::cost,
-        "what trials cost: seconds, seconds of processors, or steps, of which two studies have the same; "
-        "seconds of a trial that was interrupted are those of its last process");
+    m.option("cost", &Options::cost, studies::cost_help);
   }
   explicit Blendsearch(const Options& options) : Guided(options), cost_(options.cost) {}
 
@@ -47,15 +37,20 @@ class Blendsearch final : public studies::Guided {
     return search_->next(running, reported_ == 0 ? 0.0 : spent_ / reported_ * left());
   }
   void learn(const studies::Values& values, double error, const trainyard::TrialOutcome& outcome) override {
-    const double cost = cost_ == Cost::wall  ? outcome.seconds
-                        : cost_ == Cost::cpu ? outcome.cpu_seconds
-                                             : static_cast<double>(outcome.steps);
-    spent_ += cost;
-    ++reported_;
-    search_->report(values, error, cost);
+    search_->report(values, error, spent_on(outcome));
+  }
+  void know(const studies::Values& values, double error, const trainyard::TrialOutcome& outcome) override {
+    search_->know(values, error, spent_on(outcome));
   }
 
-  Cost cost_;
+  double spent_on(const trainyard::TrialOutcome& outcome) {
+    const double cost = studies::cost_of(outcome, cost_);
+    spent_ += cost;
+    ++reported_;
+    return cost;
+  }
+
+  studies::Cost cost_;
   double spent_ = 0.0;
   int reported_ = 0;
   std::optional<studies::BlendSearch> search_;

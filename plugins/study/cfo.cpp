@@ -27,6 +27,9 @@ class Cfo final : public studies::Guided {
   void learn(const studies::Values& values, double error, const trainyard::TrialOutcome&) override {
     search_->report(values, error);
   }
+  void know(const studies::Values& values, double error, const trainyard::TrialOutcome&) override {
+    search_->know(values, error);
+  }
 
   std::optional<studies::FrugalSearch> search_;
 };

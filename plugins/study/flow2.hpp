@@ -51,8 +51,9 @@ class Flow2 {
   /// Returns whether more proposals make sense before some of those that are open are reported.
   bool can_propose() const { return open_ > 0; }
 
-  /// Returns the next point; nothing once the search has converged, as steps are so short that they lead nowhere.
-  std::optional<Proposal> propose() {
+  /// Returns the next point; nothing once the search has converged, as steps are so short that they lead nowhere. Steps
+  /// become shorter only where they may.
+  std::optional<Proposal> propose(bool may_shorten = true) {
     ++proposed_;
     --open_;
     const bool opposite = !direction_.empty();
@@ -62,8 +63,8 @@ class Flow2 {
       to[i] = std::clamp(to[i] + (opposite ? -direction_[i] : direction_[i]), 0.0, 1.0);
     if (opposite) direction_.clear();
     Proposal proposal{values_at(to), step_, incumbent_};
-    if (++from_here_ == patience_) {
-      from_here_ -= 2;
+    if (++from_here_ >= patience_ && may_shorten) {
+      from_here_ = patience_ - 2;
       if (step_ < least_step()) return std::nullopt;
       before_ = shortened_ > 0.0 ? shortened_ : best_at_;
       shortened_ = static_cast<double>(proposed_) + 2.0;
@@ -71,6 +72,9 @@ class Flow2 {
     }
     return proposal;
   }
+
+  /// Sets the error of the best point, as trials are other ones from here on.
+  void restate(double error) { error_ = error; }
 
   void report(const Proposal& proposal, double error) {
     ++reported_;

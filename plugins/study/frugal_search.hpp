@@ -25,8 +25,15 @@ class FrugalSearch {
 
   /// Returns a configuration to try; `running` are under way. Nothing: not before one of them is reported, or, where
   /// none is, that hardly anything is left in the space. A call that returns nothing changes nothing.
-  std::optional<Values> next(int running) {
+  /// Steps become shorter only where they may.
+  std::optional<Values> next(int running, bool may_shorten = true) {
     Search search = search_;
+    if (search.again) {
+      if (running > 0) return std::nullopt;
+      search.again = false;
+      const Values best = search.flow->best();
+      return open(std::move(search), {best, 0.0, again});
+    }
     for (int known = 0; known < most_known; ++known) {
       if (!search.flow) {
         const Values first = search.begun == 0 ? start_ : near_start(search.begun);
@@ -36,7 +43,7 @@ class FrugalSearch {
         search.flow.emplace(knobs_, first, error->second, random(search.begun));
       }
       if (running > 0 && !search.flow->can_propose()) return std::nullopt;
-      std::optional<Flow2::Proposal> proposal = search.flow->propose();
+      std::optional<Flow2::Proposal> proposal = search.flow->propose(may_shorten);
       if (!proposal) {
         search.flow.reset();
         ++search.begun;
@@ -50,11 +57,28 @@ class FrugalSearch {
     return std::nullopt;
   }
 
+  /// Tries the best point again, and forgets all others: trials are other ones from here on, of more samples. None is
+  /// under way.
+  void try_best_again() {
+    errors_.clear();
+    search_.again = search_.flow.has_value();
+  }
+
+  /// Takes the error of a configuration that others tried, before anything is proposed: the search begins at the
+  /// best of these.
+  void know(const Values& values, double error) {
+    errors_[values] = error;
+    if (error >= least_known_ || !std::isfinite(error)) return;
+    least_known_ = error;
+    start_ = values;
+  }
+
   /// Takes the error of a configuration that `next` gave; not finite where the trial failed.
   void report(const Values& values, double error) {
     errors_[values] = error;
     const Open of = open_.extract(values).mapped();
     if (of.search != search_.begun) return;  // that search is over
+    if (of.proposal.incumbent == again) return search_.flow->restate(error);
     if (!search_.flow)
       search_.flow.emplace(knobs_, values, error, random(search_.begun));
     else
@@ -63,11 +87,14 @@ class FrugalSearch {
 
  private:
   static constexpr int most_known = 100'000;  ///< proposals in a row that were tried before
+  static constexpr std::uint64_t again =
+      std::numeric_limits<std::uint64_t>::max();  ///< marks the best point, tried again
 
   /// What `next` changes.
   struct Search {
     std::optional<Flow2> flow;  ///< none: its first point is not known yet
     std::uint64_t begun = 0;    ///< number of searches before it
+    bool again = false;         ///< the best point is to be tried again
   };
 
   /// A configuration that is being tried.
@@ -100,6 +127,7 @@ class FrugalSearch {
   std::vector<Knob> knobs_;
   Values start_;
   std::uint64_t seed_;
+  double least_known_ = std::numeric_limits<double>::infinity();  ///< by know()
   Search search_;
   std::map<Values, double> errors_;  ///< of what was tried
   std::map<Values, Open> open_;

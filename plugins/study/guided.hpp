@@ -81,6 +81,14 @@ inline std::optional<double> number_at(const trainyard::Table& run, std::string_
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
+/// Returns the number that a trial has for a name.
+inline std::optional<std::size_t> number_of(const std::string& name) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc{} && end == name.data() + name.size();
+  return is_number && number_name(number) == name ? std::optional(number) : std::nullopt;
+}
+
 class Guided : public Search {
  public:
   struct GuidedOptions {
@@ -142,7 +150,22 @@ class Guided : public Search {
 
   void report(const trainyard::TrialOutcome& outcome) override {
     Search::report(outcome);
-    learn(tried_.at(outcome.trial), -worth(common.goal, value_of(outcome, common.metric)), outcome);
+    learn(tried_.at(outcome.trial), error_of(outcome), outcome);
+  }
+
+  std::optional<trainyard::StudyTrial> adopt(const trainyard::StudyTrial& trial,
+                                             const trainyard::TrialOutcome& outcome) override {
+    const std::optional<std::size_t> number = number_of(trial.name);
+    const std::optional<Point> point = point_of(trial);
+    if (!number || !point || tried_.contains(trial.name)) return std::nullopt;
+    Values values;
+    for (std::size_t i = 0; i < point->size(); ++i)
+      values.push_back(*options_.space[i].value((*point)[i].second));
+    trainyard::StudyTrial own = add(*point, *number);
+    Search::report(outcome);
+    tried_.emplace(trial.name, values);
+    know(values, error_of(outcome), outcome);
+    return own;
   }
 
  protected:
@@ -154,8 +177,35 @@ class Guided : public Search {
   virtual std::optional<Values> propose(int running) = 0;
   /// Takes the error of what `propose` gave; infinite where the trial failed or diverged.
   virtual void learn(const Values& values, double error, const trainyard::TrialOutcome& outcome) = 0;
+  /// Takes the same of what another study tried, before anything is proposed.
+  virtual void know(const Values& values, double error, const trainyard::TrialOutcome& outcome) = 0;
 
  private:
+  double error_of(const trainyard::TrialOutcome& outcome) const {
+    return -worth(common.goal, value_of(outcome, common.metric));
+  }
+
+  /// Returns the point of a trial of this run file whose changes are those of this study, values of all keys of
+  /// the space and nothing else.
+  std::optional<Point> point_of(const trainyard::StudyTrial& trial) const {
+    const std::size_t own = common.set.size();
+    if (trial.run != common.run || trial.until != options_.budget ||
+        trial.set.size() != own + options_.space.size() ||
+        !std::equal(common.set.begin(), common.set.end(), trial.set.begin()))
+      return std::nullopt;
+    Point point;
+    for (const StartedDimension& each : options_.space) {
+      const auto change =
+          std::ranges::find_if(trial.set.begin() + static_cast<std::ptrdiff_t>(own), trial.set.end(),
+                               [&](const std::string& set) { return set.starts_with(each.key + "="); });
+      if (change == trial.set.end()) return std::nullopt;
+      std::string text = change->substr(each.key.size() + 1);
+      if (!each.value(text)) return std::nullopt;
+      point.emplace_back(each.key, std::move(text));
+    }
+    return point;
+  }
+
   GuidedOptions options_;
   std::map<std::string, Values> tried_;  ///< by name of the trial
 };

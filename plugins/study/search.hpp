@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,23 +93,29 @@ class Search : public trainyard::Study {
   void begin(SearchOptions options, std::vector<Point> points) {
     search_ = std::move(options);
     points_ = std::move(points);
+    numbers_.resize(points_.size());
+    std::iota(numbers_.begin(), numbers_.end(), std::size_t{0});
   }
 
   /// Adds a point, and returns its trial: of a search that does not know its points beforehand.
   trainyard::StudyTrial add(Point point) {
+    return add(std::move(point), numbers_.empty() ? 0 : *std::ranges::max_element(numbers_) + 1);
+  }
+  trainyard::StudyTrial add(Point point, std::size_t number) {
     points_.push_back(std::move(point));
+    numbers_.push_back(number);
     return trial(given_++, 0);
   }
 
  private:
   trainyard::StudyTrial trial(std::size_t point, int seed) const {
-    trainyard::StudyTrial trial{.name = number_name(point),
+    trainyard::StudyTrial trial{.name = number_name(numbers_[point]),
                                 .run = common.run,
                                 .set = common.set,
                                 .until = search_.budget,
                                 .labels = points_[point],
                                 .panel = common.metric,
-                                .series = number_name(point)};
+                                .series = number_name(numbers_[point])};
     for (std::string& change : changes(points_[point])) trial.set.push_back(std::move(change));
     if (search_.seeds == 1) return trial;
     trial.name += "/seed " + std::to_string(seed);
@@ -146,7 +153,7 @@ class Search : public trainyard::Study {
     table.columns.push_back(common.metric);
     table.columns.insert(table.columns.end(), common.also.begin(), common.also.end());
     for (const std::size_t point : order) {
-      std::vector<trainyard::ResultCell> row{{number_name(point), {}, {}}};
+      std::vector<trainyard::ResultCell> row{{number_name(numbers_[point]), {}, {}}};
       for (const auto& [key, value] : points_[point]) row.push_back({value, {}, {}});
       row.push_back(shown(point, common.metric));
       for (const std::string& metric : common.also) row.push_back(shown(point, metric));
@@ -157,6 +164,7 @@ class Search : public trainyard::Study {
 
   SearchOptions search_;
   std::vector<Point> points_;
+  std::vector<std::size_t> numbers_;  ///< by which the points' trials are named
   std::size_t given_ = 0;
   std::map<std::string, trainyard::TrialOutcome> outcomes_;
 };

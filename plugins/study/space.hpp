@@ -106,6 +106,18 @@ struct Dimension {
     return {.kind = choices.empty() ? Knob::Kind::steps : Knob::Kind::unordered,
             .count = static_cast<double>(values.size() + choices.size())};
   }
+  /// Returns the knob's value that has this text; nothing where none has it.
+  std::optional<double> value(const std::string& given) const {
+    double number = 0.0;
+    if (is_range()) {
+      const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+      const bool is_number = error == std::errc{} && end == given.data() + given.size();
+      return is_number && text(number) == given ? std::optional(number) : std::nullopt;
+    }
+    for (; number < knob().count; ++number)
+      if (text(number) == given) return number;
+    return std::nullopt;
+  }
   /// The text of a knob's value.
   std::string text(double value) const {
     if (is_range() && integer) return trainyard::lib::printed("%.0f", std::clamp(value, *low, *high));

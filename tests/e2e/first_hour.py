@@ -74,7 +74,7 @@ class FirstHour(HostTest):
                     said[command.split("#")[0].strip()] = self.type(command, code=2 if fails else 0)
         for process in going:
             self.assertEqual(process.wait(60), 0)
-        self.assertEqual(tasks, 12)
+        self.assertEqual(tasks, 13)
         self.look_at(said)
 
     def look_at(self, said):
@@ -82,7 +82,7 @@ class FirstHour(HostTest):
         one = lambda begin: next(text for command, text in said.items() if command.startswith(begin))
         self.assertIn("broken.png", one("trainyard train images"))
         self.assertIn("did you mean `weight_decay`?", one("trainyard validate people.toml --set"))
-        study = one("trainyard study")
+        study = one("trainyard study schedules.toml")
         for word in ("cosine", "rex", "constant"):
             self.assertIn(word, study)
         trials = [path for path in (self.folder / "runs/studies/schedules/runs").rglob("result.json")]
@@ -97,6 +97,9 @@ class FirstHour(HostTest):
         for row, answer in enumerate(answers):
             self.assertIn("yes" if row % 3 == 1 else "no", answer.values(), answer)
         self.assertEqual(len([json.loads(line) for line in (self.folder / "answers.jsonl").read_text().splitlines()]), 8)
+        self.assertIn("What each learner had", one("trainyard study search.toml"))
+        with open(self.folder / "bought.csv") as file:
+            self.assertEqual(len(list(csv.DictReader(file))), 12)
         self.assertTrue(list((self.folder / "runs/kept").rglob("*.onnx")))
         journal = (self.folder / "runs/live/journal.jsonl").read_text()
         self.assertIn('"swap"', journal)

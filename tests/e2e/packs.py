@@ -228,6 +228,11 @@ class Packs(HostTest):
         self.assertEqual(report["plugin"], path)
         self.assertIn(f"in one of the plugins of {path} after batch_end, step 7", said)
         self.assertIn("host().thread", report["suggestion"])
+        # A part of a plugin is one that the run uses, too.
+        part = SMALL + '[schedule]\ntype = "chain"\nparts = [{ type = "slope" }]\n[plugins]\npaths = ["family/build"]\n'
+        self.host("train", self.write("run.toml", part + STUMBLER.format("crash on a thread")), "-q", "--overwrite", code=-signal.SIGABRT)
+        report = json.loads((self.folder / "runs/small/report.json").read_text())
+        self.assertEqual([report[key] for key in ("plugin", "slot", "own_thread")], [path, None, True])
         # Where the run uses a single one of them, it is that one.
         alone = SMALL + '[plugins]\npaths = ["family/build"]\n' + STUMBLER.format("crash on a thread")
         self.host("train", self.write("run.toml", alone), "-q", "--overwrite", code=-signal.SIGABRT)
@@ -248,10 +253,10 @@ class Packs(HostTest):
         maps = pathlib.Path(f"/proc/{self.status()['pid']}/maps").read_text()
         return set(re.findall(r"/family-[0-9a-f]{16}-\d+\.so", maps))
 
-    def live(self):
-        self.write("run.toml", (RUN + STUMBLER.format("nothing")).replace("2ep", "1000000ep").replace('"1ep"', '"1000000ep"').replace(
+    def live(self, stumbler=STUMBLER.format("nothing"), *words):
+        self.write("run.toml", (RUN + stumbler).replace("2ep", "1000000ep").replace('"1ep"', '"1000000ep"').replace(
             'interval = "2ba"', 'interval = "1000000ba"'))
-        process = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(),
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", *words), cwd=self.folder, env=self.environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -275,6 +280,16 @@ class Packs(HostTest):
         self.host("ctl", "small", "swap", "hooks.tally", "tally")
         self.assertEqual(len(self.copies()), 2)
         self.assertEqual(self.slots(), {"schedule": (new, 2), "hooks.tally": (new, 1), "hooks.stumbler": (old, 0)})
+        self.host("ctl", "small", "stop")
+
+    def test_what_was_left_out_at_the_start_stays_so_when_the_file_is_rebuilt(self):
+        self.live(STUMBLER.format("crash"), "--supervise")
+        self.until(lambda: (self.folder / "runs/small/quarantine.json").exists() and self.status())
+        self.install("rebuilt")
+        self.host("ctl", "small", "swap", "schedule", "plain")
+        self.assertEqual(self.slots(), {"schedule": (self.digest(), 1), "hooks.tally": self.slots()["hooks.tally"]})
+        refused = self.host("ctl", "small", "swap", "hooks.stumbler", "stumbler", code=2).stderr
+        self.assertIn("hooks.stumbler", refused)
         self.host("ctl", "small", "stop")
 
     def test_dev_swaps_the_plugins_of_the_file_that_the_run_has(self):

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -13,7 +14,7 @@ import tomllib
 import unittest
 import xml.etree.ElementTree
 
-from support.host import ROWS, SMALL, SOURCE, HostTest, rows
+from support.host import BUILD, ROWS, SMALL, SOURCE, HostTest, rows
 
 STUDY = """
 [study]
@@ -294,6 +295,122 @@ class Rungs(StudyTest):
         self.assertIn("cannot be trained in steps", self.study(code=2).stderr)
 
 
+FLAML = """[study]
+type = "flaml"
+metric = "val/loss"
+goal = "min"
+trials = 5
+folds = 2
+budget = "1ep"
+cost = "steps"
+learners = [
+  { name = "deep", run = "rows.toml", space = [
+    { key = "optimizer.lr", low = 1e-3, high = 1.0, log = true }, { key = "model.layers", choices = ["[2, 16, 3]", "[2, 4, 3]"] }] },
+  { name = "flat", run = "rows.toml", set = ["model.layers=[2, 3]"], space = [{ key = "optimizer.lr", low = 1e-3, high = 1.0, log = true }] },
+]
+"""
+
+
+class Learners(StudyTest):
+    """flaml: several run files, judged on parts of one file."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("rows.toml", ROWS.replace("layers = [8,", "layers = [2,"))
+        self.write("rows.csv", "".join(f"{i % 7 / 7},{i * i % 5 / 5},{i % 3}\n" for i in range(60)))
+
+    def test_each_configuration_is_judged_over_the_folds_and_the_best_trained_on_all_rows(self):
+        self.write("tiny.toml", FLAML)
+        said = self.study("--jobs", "1").stdout
+        self.assertIn("5 configurations by val/loss, the best first; judged on 2 folds", said)
+        runs = self.runs()
+        self.assertEqual([row["trial"] for row in runs], [f"{number:04}/fold {fold}" for number in range(5) for fold in range(2)] + ["best"])
+        self.assertEqual({row["learner"] for row in runs}, {"deep", "flat"})
+        mean = {number: statistics.fmean(float(row["val/loss"]) for row in runs if row["trial"].startswith(number))
+                for number in {row["trial"][:4] for row in runs} - {"best"}}
+        best = min(mean, key=mean.get)
+        self.assertRegex(said, rf"val/loss \| steps \|\n.*\n\| {best} \|.*\| {mean[best]:.4f} \|")
+        # A fold is what `take` says, and the last run has all rows: the same run, started by hand, has the same bits.
+        values = next(row["values"] for row in runs if row["trial"] == best + "/fold 1")
+        self.assertEqual(runs[-1]["values"], values)
+        for trial, train in ((best + "/fold 1", "all but fold 1 of 2"), ("best", "first 100%")):
+            changes = self.assignments(values)
+            if "flat" == next(row["learner"] for row in runs if row["trial"] == trial):
+                changes.append("model.layers=[2, 3]")
+            changes += ["data.train.take=" + train, "trainer.max_duration=1ep", "run.output_dir=alone"]
+            words = (word for change in changes for word in ("--set", change))
+            alone = self.train((self.folder / "rows.toml").read_text(), *words, "--overwrite", run="alone")
+            self.assertEqual(self.result(f"out/tiny/runs/{trial}")["digest"]["model"], alone["digest"]["model"], trial)
+        self.host("validate", "out/tiny/best.toml")
+
+    def assignments(self, values):
+        """"a=1 b=[2, 3]" is a=1 and b=[2, 3]."""
+        return re.split(r" (?=[a-z_.]+=)", values)
+
+    def test_a_validation_split_of_other_data_judges_by_itself(self):
+        self.write("other.csv", "0.1,0.2,1\n0.3,0.9,2\n")
+        rows = (self.folder / "rows.toml").read_text()
+        self.write("rows.toml", rows.replace("val = {", 'val = { path = "other.csv",'))
+        self.write("tiny.toml", FLAML)
+        self.assertIn("judged on the validation split of the run file", self.study("--jobs", "1").stdout)
+        self.assertEqual([row["trial"] for row in self.runs()], [f"{number:04}" for number in range(5)])
+        self.write("tiny.toml", FLAML + 'resampling = "holdout"\n')
+        self.assertIn("its [data.val] is of other data than [data.train]", self.study(code=2).stderr)
+        self.write("rows.toml", "\n".join(line for line in rows.splitlines() if not line.startswith(("val", "eval_interval"))))
+        self.write("tiny.toml", FLAML)
+        self.assertIn('learner "deep" has no [data.val]', self.study(code=2).stderr)
+
+    def test_a_search_is_swapped_for_another_one_which_goes_on_with_what_was_found(self):
+        text = '[study]\ntype = "cfo"\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\ntrials = {}\nbudget = "1ep"\n' + SPACE
+        tried = {}
+        for type_, trials in (("cfo", 6), ("blendsearch", 11), ("random", 4)):
+            self.write("tiny.toml", text.replace("{}", str(trials)).replace("cfo", type_))
+            self.study("--jobs", "1")
+            runs = self.runs()
+            times = {row["trial"]: (self.folder / f"out/tiny/runs/{row['trial']}/result.json").stat().st_mtime_ns for row in runs}
+            for row in runs:  # what is shown of a trial is of its own run
+                self.assertEqual(self.result(f"out/tiny/runs/{row['trial']}")["metrics"]["val/loss"], float(row["val/loss"]))
+                config = tomllib.loads((self.folder / f"out/tiny/runs/{row['trial']}/config.toml").read_text())
+                self.assertAlmostEqual(config["optimizer"]["lr"], float(row["optimizer.lr"]))
+            if type_ == "blendsearch":
+                self.assertEqual(len(runs), 11)
+                self.assertEqual({trial: times[trial] for trial in tried}, tried)  # none was trained again
+                self.assertEqual(len({(row["optimizer.lr"], row["model.layers"]) for row in runs}), 11)
+            tried = times
+        # One that was killed in the middle of what came after the swap goes on as it was.
+        self.write("tiny.toml", text.replace("{}", "12").replace("cfo", "blendsearch") + 'cost = "steps"\n')
+        self.study("--jobs", "1")
+        table = (self.folder / "out/tiny/table.md").read_text()
+        ledger = (self.folder / "out/tiny/ledger.jsonl").read_text().splitlines(keepends=True)
+        self.assertIn("known", ledger[0])
+        (self.folder / "out/tiny/ledger.jsonl").write_text("".join(ledger[:-3]))
+        self.study("--jobs", "1")
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+
+
+class Copies(StudyTest):
+    def programs(self, *words):
+        """The programs that the trials of a study are, as it runs."""
+        self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        study = subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", "2", *words), cwd=self.folder,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+        try:
+            self.until(lambda: any(self.folder.glob("out/tiny/runs/*/metrics.jsonl")))
+            children = pathlib.Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
+            return {os.readlink(f"/proc/{child}/exe").rsplit("/", 1)[1] for child in children}
+        finally:
+            study.send_signal(signal.SIGTERM)
+            self.assertEqual(study.wait(timeout=60), 75)
+
+    def test_a_trial_is_a_copy_of_the_study_unless_that_has_threads(self):
+        head = '[study]\nrun = "small.toml"\nmetric = "val/loss"\n'
+        self.write("tiny.toml", head + 'type = "random"\ntrials = 2\n' + SPACE)
+        self.assertEqual(self.programs(), {"trainyard-study"})
+        self.write("tiny.toml", head + 'type = "threaded"\n')
+        shutil.rmtree(self.folder / "out")
+        self.assertEqual(self.programs("--plugins", str(BUILD / "tests/faulty")), {"trainyard"})
+
+
 class Killed(StudyTest):
     jobs = "2"
 
@@ -355,6 +472,17 @@ class Killed(StudyTest):
         self.assertEqual({end["steps"] for end in ends}, {4})
         self.assertGreater(min(end["cpu_seconds"] for end in ends), 0.01)
         self.assertEqual(self.runs(trial="0000")[0]["optimizer.lr"], "0.01")  # it begins with the run file's
+
+    def test_learners_have_the_same_trials_after_a_kill(self):
+        self.jobs = "1"
+        self.write("rows.toml", ROWS.replace("layers = [8,", "layers = [2,"))
+        self.write("rows.csv", "".join(f"{i % 7 / 7},{i * i % 5 / 5},{i % 3}\n" for i in range(60)))
+        table = self.plain(FLAML)
+        self.kill_after(1, 4, 7)
+        self.study("--jobs", "1")
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        self.assertEqual(len(self.ended()), 11)
+        self.assertEqual(len(set(self.ended())), 11)
 
     def test_configurations_trained_together_come_to_the_same_after_a_kill(self):
         """Killed between the rungs of an array, whose survivors go on from its checkpoint."""

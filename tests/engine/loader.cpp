@@ -119,7 +119,7 @@ TEST_CASE("a plugin is loaded, described and made with its options and hooks") {
   const LoadedPlugin plugin = load(file("options"));
   CHECK(generations() == before + 1);
   CHECK(plugin.generation() == before + 1);
-  CHECK(plugin.path() == sealed + "options.so");
+  CHECK(plugin.file().path == sealed + "options.so");
   CHECK(plugin.manifest().name == "options");
 
   Table group;

@@ -61,6 +61,25 @@ TEST_CASE("take: folds share the samples out evenly, and all but one is what the
     }
 }
 
+TEST_CASE("take: several folds are what each of them is, in the order of the file") {
+  for (std::int64_t size = 5; size <= 60; ++size)
+    for (std::int64_t first = 0; first < 5; ++first)
+      for (std::int64_t last = first; last < 5; ++last) {
+        const std::string name = "folds " + std::to_string(first) + " to " + std::to_string(last) + " of 5";
+        INFO(name << " of " << size << " samples");
+        std::vector<std::int64_t> each, both;
+        for (std::int64_t fold = first; fold <= last; ++fold)
+          std::ranges::copy(taken("fold " + std::to_string(fold) + " of 5", size), std::back_inserter(each));
+        std::ranges::sort(each);
+        REQUIRE(taken(name, size) == each);
+        if (last - first == 4) continue;
+        std::ranges::merge(each, taken("all but " + name, size), std::back_inserter(both));
+        REQUIRE(both == range(0, size));
+      }
+  // As they were drawn before there were several: runs that are resumed have these.
+  CHECK(taken("fold 1 of 5", 40) == std::vector<std::int64_t>{3, 9, 14, 17, 20, 29, 33, 35});
+}
+
 TEST_CASE("take: labels are those of its samples") {
   for (const char* text : {"first 4", "all but last 3", "fold 1 of 3", "all but fold 1 of 3"}) {
     const View view("data.train.take", config::parse_take(text).value(), 11);
@@ -90,8 +109,9 @@ TEST_CASE("take: a fold has each place of its blocks as often, whatever period t
 
 TEST_CASE("take: what is no part of the samples is told") {
   for (const char* text :
-       {"", "first", "first -1", "first 0", "first 3 of 5", "fold 5 of 5", "fold 0 of 1", "10%", "all but",
-        "all first 3", "first 0%", "first 101%", "fold x of 5", "first 1e3", "FIRST 3"})
+       {"", "first", "first -1", "first 0", "first 3 of 5", "fold 5 of 5", "fold 0 of 1", "folds 2 to 1 of 5",
+        "folds 0 to 5 of 5", "folds 0 of 5", "fold 0 to 1 of 5", "10%", "all but", "all first 3", "first 0%",
+        "first 101%", "fold x of 5", "first 1e3", "FIRST 3"})
     CHECK_FALSE(config::parse_take(text));
   using test::message_of;
   CHECK_THAT(message_of<ConfigError>([] { taken("first 11", 10); }),

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -43,7 +44,13 @@ std::unique_ptr<Study> study(const std::string& name, const std::string& options
 const std::string space = "space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true }]\n";
 
 TrialOutcome outcome(const StudyTrial& trial, double value) {
-  TrialOutcome told{.trial = trial.name, .until = trial.until, .metrics = {{"val/loss", value}}, .error = {}};
+  TrialOutcome told{.trial = trial.name,
+                    .until = trial.until,
+                    .metrics = {{"val/loss", value}},
+                    .error = {},
+                    .seconds = 1.0,
+                    .rows = 150,
+                    .values = 4};
   if (std::isnan(value)) told.end = TrialOutcome::End::diverged;
   return told;
 }
@@ -312,7 +319,9 @@ TEST_CASE(
       {"cfo", space + "trials = 30\nseed = 4\n"},
       {"blendsearch", space + "trials = 30\nseed = 4\ncost = \"steps\"\n"},
       {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
-      {"hyperband", space + "max_budget = \"9ep\"\n"}};
+      {"hyperband", space + "max_budget = \"9ep\"\n"},
+      {"flaml", "learners = [{ name = \"run\", " + space.substr(0, space.size() - 1) +
+                    " }]\ntrials = 9\nseed = 4\ncost = \"steps\"\n"}};
   const auto value = [](const StudyTrial& trial) {
     double sum = trial.until ? trial.until->count : 0.0;
     for (const std::string& change : trial.set)
@@ -425,6 +434,259 @@ TEST_CASE("a search from a cheap point begins at `start`, else with the run file
                     Catch::Contains("choices: the first of them is the start"));
 }
 
+namespace {
+
+const std::string two_learners =
+    "learners = [{ name = \"near\", run = \"/near.toml\", space = [{ key = \"model.x\", low = 0.0, high = "
+    "1.0, start = "
+    "0.1 }, { key = \"model.width\", low = 4, high = 4096, log = true, integer = true, start = 4 }] }, { "
+    "name = "
+    "\"far\", run = \"/far.toml\", cost = 2.0, space = [{ key = \"model.x\", low = 0.0, high = 1.0, start = "
+    "0.5 }] }]\n"
+    "goal = \"min\"\n";
+
+double number_in(const StudyTrial& trial, const std::string& key) {
+  for (const std::string& change : trial.set)
+    if (change.starts_with(key + "=")) return std::stod(change.substr(key.size() + 1));
+  return 0.0;
+}
+
+std::string text_in(const StudyTrial& trial, const std::string& key) {
+  for (const std::string& change : trial.set)
+    if (change.starts_with(key + "=")) return change.substr(key.size() + 1);
+  return "";
+}
+
+double share_of(const std::string& take) {
+  int first = 0, last = 0, folds = 1;
+  if (std::sscanf(take.c_str(), "folds %d to %d of %d", &first, &last, &folds) != 3) return 1.0;
+  return (last - first + 1.0) / folds;
+}
+
+/// A trial of flaml, and what came of it.
+struct Judged {
+  StudyTrial trial;
+  double loss = 0.0, begun = 0.0, seconds = 0.0;
+};
+
+/// Plays flaml to its end on data of that many samples: a trial takes a hundredth of a second, more with its width and its
+/// samples, and no longer than it may. One that is as long as that fails.
+std::vector<Judged> judged(Study& study, std::int64_t rows,
+                           const std::function<double(const StudyTrial&)>& loss) {
+  std::vector<Judged> all;
+  double now = 0.0;
+  while (const std::optional<StudyTrial> trial = study.next(0)) {
+    const double share = share_of(text_in(*trial, "data.train.take"));
+    double seconds = 0.01 + 1e-5 * std::max(4.0, number_in(*trial, "model.width")) *
+                                static_cast<double>(rows) * share / 1000;
+    const auto most = Duration::parse(text_in(*trial, "trainer.max_wall_time"));
+    const bool is_cut = most && seconds >= most->count;
+    if (is_cut) seconds = most->count;
+    const double value = loss(*trial);
+    all.push_back({*trial, value, now, seconds});
+    now += seconds;
+    TrialOutcome told{.trial = trial->name,
+                      .until = {},
+                      .metrics = {{"val/loss", value}},
+                      .error = {},
+                      .seconds = seconds,
+                      .elapsed = now,
+                      .rows = rows,
+                      .values = 20};
+    if (is_cut) told.end = TrialOutcome::End::failed;
+    study.report(told);
+    REQUIRE(all.size() < 100'000);
+  }
+  return all;
+}
+
+double bowl(const StudyTrial& trial) {
+  const double at = number_in(trial, "model.x") - 0.7,
+               width = std::log(std::max(4.0, number_in(trial, "model.width")) / 64.0);
+  return 0.1 + at * at + 0.01 * width * width + (trial.run == "/far.toml" ? 0.05 : 0.0);
+}
+
+}  // namespace
+
+TEST_CASE("flaml judges by folds where the data is small, and trains the best on all samples at last",
+          "[study]") {
+  const auto flaml = study("flaml", two_learners + "time = \"20s\"\n");
+  std::map<std::string, std::vector<double>> losses;  // by number
+  const std::vector<Judged> all = judged(*flaml, 1500, [&](const StudyTrial& trial) {
+    const double value = bowl(trial) + 0.001 * static_cast<double>(trial.name.back() - '0');
+    if (trial.name != "best") losses[trial.name.substr(0, 4)].push_back(value);
+    return value;
+  });
+  std::set<std::string> tried;
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    const StudyTrial& trial = all[i].trial;
+    const std::string fold = std::to_string(i % 5);
+    INFO(call_of(trial));
+    const std::string number = std::to_string(i / 5);
+    CHECK(trial.name == std::string(4 - number.size(), '0') + number + "/fold " + fold);
+    CHECK(text_in(trial, "data.val.take") == "fold " + fold + " of 5");
+    CHECK(text_in(trial, "data.train.take") == "all but fold " + fold + " of 5");
+    if (i % 5 == 0) CHECK(tried.insert(trial.run + trial.set[0] + trial.set[1]).second);
+  }
+  const StudyTrial& last = all.back().trial;
+  CHECK((last.name == "best" && text_in(last, "data.train.take") == "first 100%" &&
+         text_in(last, "data.val.take").empty()));
+  CHECK(all.back().begun >= 20.0);
+  CHECK(all.back().begun < 21.0);
+  std::string best;
+  double least = 9.0;
+  for (const auto& [number, values] : losses) {
+    REQUIRE(values.size() == 5);
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / 5;
+    if (mean < least) best = number;
+    least = std::min(least, mean);
+  }
+  const StudyResult result = flaml->result();
+  CHECK(result.tables[0].rows[0][0].text == best);
+  CHECK(result.tables[0].rows.size() == losses.size());
+  CHECK_THAT(*result.tables[0].rows[0][4].value, Catch::WithinAbs(least, 1e-12));
+  CHECK(least < 0.11);  // of 0.10 and the folds' 0.002
+  REQUIRE(result.best.size() == 1);
+  CHECK(result.best[0].trial.set[0] == last.set[0]);
+  CHECK(text_in(result.best[0].trial, "data.train.take").empty());
+}
+
+TEST_CASE(
+    "flaml begins with few samples of much data, and takes four times as many where nothing better comes",
+    "[study]") {
+  const auto flaml = study("flaml", two_learners + "time = \"60s\"\nretrain = \"none\"\n");
+  const std::vector<Judged> all = judged(*flaml, 200'000, [](const StudyTrial& trial) {
+    return bowl(trial) + 0.05 * (1.0 - share_of(text_in(trial, "data.train.take")));
+  });
+  // The first trial finds out how large the data is, within a twentieth of the time, and is given again.
+  CHECK((all[0].trial.name == "0000/fold 0" && text_in(all[0].trial, "trainer.max_wall_time") == "3s"));
+  CHECK(all[1].trial.name == "0000");
+  std::map<std::string, double> share, least;
+  std::map<std::string, std::string> incumbent;
+  int grown = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const StudyTrial& trial = all[i].trial;
+    INFO(call_of(trial));
+    CHECK(text_in(trial, "data.val.take") == "folds 0 to 19 of 200");
+    const double now = share_of(text_in(trial, "data.train.take"));
+    double& before = share[trial.run];
+    const std::string values = text_in(trial, "model.x") + " " + text_in(trial, "model.width");
+    if (before == 0.0) CHECK(now == 0.05);
+    CHECK(now >= before);
+    if (before > 0.0 && now > before) {
+      ++grown;
+      CHECK(values == incumbent[trial.run]);
+      CHECK((now == 0.2 || now == 0.9));
+      least[trial.run] = 9.0;
+    }
+    before = now;
+    if (least.try_emplace(trial.run, 9.0).first->second > all[i].loss) {
+      least[trial.run] = all[i].loss;
+      incumbent[trial.run] = values;
+    }
+    const double left = 60.0 - all[i].begun, may = now < 0.9 ? left / 2 * now / 0.9 : left;
+    CHECK(number_in(trial, "trainer.max_wall_time") >= std::min(may, 0.5));
+    CHECK(number_in(trial, "trainer.max_wall_time") <= std::max(may, 0.5) + 0.11);
+  }
+  CHECK(grown >= 2);
+  CHECK(all.back().begun + all.back().seconds <= 60.2);
+}
+
+TEST_CASE("flaml ends early enough to train the best on all samples within its time", "[study]") {
+  const auto flaml = study("flaml", two_learners + "time = \"20s\"\nretrain = \"budget\"\n");
+  const std::vector<Judged> all = judged(*flaml, 200'000, bowl);
+  CHECK(all.back().trial.name == "best");
+  CHECK(all.back().begun < 20.0);
+  CHECK(all.back().begun + all.back().seconds <= 20.4);
+  CHECK(all.back().begun + all.back().seconds >= 15.0);
+}
+
+TEST_CASE("flaml takes an error of exactly 0 for the best, and NaN for none", "[study]") {
+  const auto flaml = study("flaml", two_learners + "trials = 12\nresampling = \"own\"\n");
+  const std::vector<Judged> all = judged(*flaml, 1500, [](const StudyTrial& trial) {
+    const int number = std::stoi(trial.name);
+    return number == 5 ? 0.0 : number % 3 == 1 ? std::nan("") : 0.5;
+  });
+  CHECK(all.size() == 12);
+  for (const Judged& each : all) CHECK(text_in(each.trial, "data.train.take").empty());
+  const StudyResult result = flaml->result();
+  CHECK(result.tables[0].rows[0][0].text == "0005");
+  CHECK(result.tables[0].rows[11][4].text == "failed");
+  CHECK(result.best[0].trial.set[0] == all[5].trial.set[0]);
+}
+
+TEST_CASE("a search goes on with what another one found, tries nothing twice, and begins at the best",
+          "[study]") {
+  const std::string one =
+      "goal = \"min\"\nspace = [{ key = \"model.x\", low = 0.0, high = 1.0, start = 0.1 }, { key = "
+      "\"model.type\", choices = "
+      "[\"a\", \"b\"] }]\n";
+  std::vector<std::pair<StudyTrial, TrialOutcome>> known;
+  std::set<std::string> tried, names;
+  const auto go_on = [&](const std::string& type, const std::string& options, int trials) {
+    const auto next = study(type, one + options);
+    for (const auto& [trial, told] : known) CHECK(next->adopt(trial, told));
+    StudyTrial first;
+    for (int i = 0; i < trials; ++i) {
+      const std::optional<StudyTrial> trial = next->next(0);
+      REQUIRE(trial);
+      if (i == 0) first = *trial;
+      INFO(type << ": " << call_of(*trial));
+      CHECK(tried.insert(trial->set[0] + trial->set[1]).second);
+      CHECK(names.insert(trial->name).second);
+      known.emplace_back(*trial, outcome(*trial, bowl(*trial)));
+      next->report(known.back().second);
+    }
+    CHECK_FALSE(next->next(0));
+    CHECK(next->result().tables[0].rows.size() == known.size());
+    return first;
+  };
+  const auto best = [&] {
+    return std::ranges::min_element(known, {},
+                                    [](const auto& each) { return each.second.metrics.at("val/loss"); })
+        ->first;
+  };
+  go_on("random", "trials = 4\n", 4);
+  double at = number_in(best(), "model.x");
+  CHECK(std::abs(number_in(go_on("cfo", "trials = 24\n", 20), "model.x") - at) < 0.3);
+  go_on("blendsearch", "trials = 40\ncost = \"steps\"\n", 16);
+  // Trials of other run files, other changes, other lengths or without a number are none of a search's.
+  const auto other = study("cfo", one + "trials = 60\n");
+  StudyTrial trial = known[0].first;
+  trial.run = "/other.toml";
+  CHECK_FALSE(other->adopt(trial, known[0].second));
+  trial = known[0].first;
+  trial.set.push_back("optimizer.lr=1");
+  CHECK_FALSE(other->adopt(trial, known[0].second));
+  trial = known[0].first;
+  trial.set[0] = "model.x=1.5";
+  CHECK_FALSE(other->adopt(trial, known[0].second));
+  trial = known[0].first;
+  trial.until = Duration::parse("2ep");
+  CHECK_FALSE(other->adopt(trial, known[0].second));
+  trial = known[0].first;
+  trial.name = "tune/3";
+  CHECK_FALSE(other->adopt(trial, known[0].second));
+  CHECK(other->adopt(known[0].first, known[0].second));
+  CHECK_FALSE(other->adopt(known[0].first, known[0].second));
+  // flaml judges them in another way; its learner begins at the best of them.
+  const auto flaml = study("flaml", "trials = 5\nlearners = [{ name = \"run\", " +
+                                        one.substr(one.find("space"), one.size() - one.find("space") - 1) +
+                                        " }]\ngoal = \"min\"\n");
+  for (const auto& [each, told] : known) CHECK_FALSE(flaml->adopt(each, told));
+  const StudyTrial first = *flaml->next(0);
+  CHECK((first.set[0] == best().set[0] && first.set[1] == best().set[1]));
+}
+
+TEST_CASE("flaml refuses what has no end, or learners of one name", "[study]") {
+  CHECK_THROWS_WITH(study("flaml", two_learners), Catch::Contains("there is no end"));
+  CHECK_THROWS_WITH(study("flaml", two_learners + "time = \"3ep\"\n"),
+                    Catch::Contains("time = \"3ep\" is no time"));
+  std::string twice = two_learners;
+  twice.replace(twice.find("far"), 3, "near");
+  CHECK_THROWS_WITH(study("flaml", twice + "trials = 1\n"), Catch::Contains("two are called \"near\""));
+}
+
 TEST_CASE("a picture of a logarithm without a finite value has axes all the same", "[study]") {
   const ResultPlot plot{.title = "lr",
                         .x_label = "lr",
@@ -446,12 +708,15 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
                          .error = "two\nlines",
                          .seconds = 1.5,
                          .cpu_seconds = 0.75,
-                         .steps = 12};
+                         .steps = 12,
+                         .elapsed = 3.25,
+                         .rows = 150,
+                         .values = 4};
   {
     cli::StudyLedger ledger(path);
     CHECK(ledger.entries().empty());
-    ledger.write({cli::LedgerEntry::What::start, key, {}});
-    ledger.write({cli::LedgerEntry::What::end, key, end});
+    ledger.write({cli::LedgerEntry::What::start, key, {}, "/run.toml", {"optimizer.lr=0.1"}});
+    ledger.write({cli::LedgerEntry::What::end, key, end, {}, {}});
     CHECK_THROWS_WITH(cli::StudyLedger(path), Catch::Contains("another process runs the study"));
   }
   const std::string whole = test::read_file(path);
@@ -459,10 +724,14 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
     std::ofstream(path, std::ios::binary) << whole << whole.substr(0, cut);
     cli::StudyLedger ledger(path);
     REQUIRE(ledger.entries().size() == 2);
+    const StudyTrial begun = ledger.entries()[0].trial();
     CHECK(ledger.entries()[0].key == key);
+    CHECK((begun.name == key.trial && begun.until == end.until && begun.run == "/run.toml" &&
+           begun.set == std::vector<std::string>{"optimizer.lr=0.1"}));
     const cli::LedgerEntry& told = ledger.entries()[1];
     CHECK((told.key == key && told.outcome.end == end.end && told.outcome.error == end.error &&
-           told.outcome.seconds == 1.5 && told.outcome.cpu_seconds == 0.75 && told.outcome.steps == 12));
+           told.outcome.seconds == 1.5 && told.outcome.cpu_seconds == 0.75 && told.outcome.steps == 12 &&
+           told.outcome.elapsed == 3.25 && told.outcome.rows == 150 && told.outcome.values == 4));
     CHECK(told.outcome.metrics.at("val/loss") == 0.1);
     CHECK(std::isnan(told.outcome.metrics.at("val/other")));
     CHECK(test::read_file(path) == whole);

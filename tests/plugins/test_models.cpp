@@ -469,6 +469,17 @@ TEST_CASE("models announce what else dropout may act on", "[models]") {
   CHECK(names(sequential.linears).empty());
 }
 
+TEST_CASE("an mlp of hidden widths has those of the data around them", "[models]") {
+  const auto weights = [](const Table& options) {
+    std::string shapes;
+    for (const NamedTensor& each : build("mlp", options, vectors())->parameters())
+      shapes += each.name + shape_text(each.tensor.sizes().vec()) + " ";
+    return shapes;
+  };
+  CHECK(weights(table({{"hidden", numbers({5, 4})}})) == weights(table({{"layers", numbers({6, 5, 4, 3})}})));
+  CHECK(weights(table({{"hidden", Array{}}})) == weights(table({{"layers", numbers({6, 3})}})));
+}
+
 TEST_CASE("options that do not fit the data are refused with both values", "[models]") {
   const auto refused = [](const char* name, const Table& options, const BatchSchema& schema,
                           const auto& matcher) {
@@ -482,6 +493,9 @@ TEST_CASE("options that do not fit the data are refused with both values", "[mod
           Contains("model.layers[2] is 10") && Contains("classes of the data are 3"));
   refused("mlp", table({{"layers", numbers({6})}}), vectors(), Contains("has 1 widths, needs two or more"));
   refused("mlp", table({{"layers", numbers({6, 3})}}), tokens(), Contains("holds Long"));
+  refused("mlp", {}, vectors(), Contains("neither `layers` nor `hidden`"));
+  refused("mlp", table({{"layers", numbers({6, 3})}, {"hidden", numbers({4})}}), vectors(),
+          Contains("both `layers` and `hidden`"));
   refused("lenet", {}, vectors(), Contains("has shape [6]") && Contains("[channels, height, width]"));
   refused("lenet", {}, images({1, 6, 6}),
           Contains("node \"conv2\" (Conv)") && Contains("smaller than the window"));

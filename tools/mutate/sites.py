@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import itertools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -205,7 +206,7 @@ def read_unit(tree, entry):
     if errors := [each for each in parsed.diagnostics if each.severity >= cindex.Diagnostic.Fatal]:
         return [], f"{entry['file']} is not read: {errors[0]}"
     names = {entry["file"], *(each.include.name for each in parsed.get_includes())}
-    inside = {name: name[len(str(tree)) + 1:] for name in names if name.startswith(str(tree) + "/")}
+    inside = {name: os.path.normpath(name)[len(str(tree)) + 1:] for name in names if name.startswith(str(tree) + "/")}
     wanted = {name: path for name, path in inside.items() if path.startswith(FOLDERS)}
     unit = Unit({path: File(tree, path) for path in wanted.values()}, wanted.get)
     unit.top(parsed.cursor)

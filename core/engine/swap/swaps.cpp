@@ -118,6 +118,9 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
       config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
   if (resolution.config) {
     config::keep_training(*resolution.config);
+    std::erase_if(resolution.config->slots, [&](const config::SlotConfig& slot) {
+      return std::ranges::find(live_.left_out, slot.slot) != live_.left_out.end();
+    });
     control::leave_out(*resolution.config, registry, live_.quarantined);
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
   }

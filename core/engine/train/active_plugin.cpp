@@ -147,12 +147,9 @@ std::string HostServices::take_thread_error() {
   return std::exchange(thread_error_, {});
 }
 
-ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
-                           const plugins::LoadedPlugin& code, PartCode parts, const HostOutputs& outputs)
-    : slot_(std::move(slot)),
-      file_(std::move(file)),
-      code_(code),
-      object_(make_object(slot_, code_, std::move(parts), outputs)) {
+ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::LoadedPlugin& code, PartCode parts,
+                           const HostOutputs& outputs)
+    : slot_(std::move(slot)), code_(code), object_(make_object(slot_, code_, std::move(parts), outputs)) {
   subscriber_.participant = {slot_.id, slot_.type, config::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;
   subscriber_.address = slot_.address();

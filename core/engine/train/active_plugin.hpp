@@ -66,6 +66,7 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
 
   /// Called when the plugin lives on without its slot: its requests have no effect from here on.
   void close();
+  const PartCode& parts() const { return parts_; }
   /// Returns true if a thread of the plugin threw; takes no lock.
   bool thread_failed() const { return thread_failed_; }
   /// Returns the error of the first such thread, once.
@@ -101,14 +102,14 @@ bool left_threads();
 class ActivePlugin {
  public:
   /// Constructs the plugin of a slot. Throws PluginError.
-  ActivePlugin(config::SlotConfig slot, plugins::PluginFile file, const plugins::LoadedPlugin& code,
-               PartCode parts, const HostOutputs& outputs);
+  ActivePlugin(config::SlotConfig slot, const plugins::LoadedPlugin& code, PartCode parts,
+               const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
   /// Returns the generation of its code in this process: 1 for the first object that was loaded.
   int generation() const { return code_.generation(); }
   const ManifestData& manifest() const { return code_.manifest(); }
-  const plugins::PluginFile& file() const { return file_; }
+  const plugins::PluginFile& file() const { return code_.file(); }
   events::Subscriber& subscriber() { return subscriber_; }
   const events::Subscriber& subscriber() const { return subscriber_; }
   HostServices& services() { return *object_; }
@@ -130,7 +131,6 @@ class ActivePlugin {
 
  private:
   config::SlotConfig slot_;
-  plugins::PluginFile file_;
   plugins::LoadedPlugin code_;
   std::shared_ptr<PluginObject> object_;
   events::Subscriber subscriber_;

@@ -160,7 +160,7 @@ ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Reg
   const plugins::PluginFile& file = find_plugin(slot.slot, slot.kind, slot.type, registry);
   PartCode parts;
   load_parts(slot.slot, file.manifest, slot.options, registry, parts);
-  return {slot, file, code_of(file), std::move(parts), outputs_};
+  return {slot, code_of(file), std::move(parts), outputs_};
 }
 
 /// Loads the code of the plugins among a plugin's options, and of those among theirs.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <trainyard/error.hpp>
+#include <trainyard/random.hpp>
 
 namespace trainyard::train {
 namespace {
@@ -16,13 +18,30 @@ std::int64_t length_of(const std::string& key, const config::Take& take, std::in
                     " samples, and there are " + std::to_string(size));
 }
 
+/// Returns the samples of some folds. Their places in each block are drawn by Fisher and Yates's shuffle.
+std::vector<std::int64_t> of_folds(const config::Take& take, std::int64_t size) {
+  const RandomStream blocks(0, "folds");
+  std::vector<std::int64_t> samples, fold_at(static_cast<std::size_t>(take.folds));
+  for (std::int64_t block = 0; block * take.folds < size; ++block) {
+    std::iota(fold_at.begin(), fold_at.end(), 0);
+    const RandomStream random = blocks.at(static_cast<std::uint64_t>(block));
+    for (std::uint64_t last = fold_at.size() - 1; last > 0; --last)
+      std::swap(fold_at[last], fold_at[random.below(last, last + 1)]);
+    for (std::int64_t place = 0; place < take.folds && block * take.folds + place < size; ++place) {
+      const std::int64_t fold = fold_at[static_cast<std::size_t>(place)];
+      if ((fold >= take.fold && fold <= take.last_fold) != take.all_but)
+        samples.push_back(block * take.folds + place);
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
-View::View(const std::string& key, const config::Take& take, std::int64_t size) : take_(take) {
+View::View(const std::string& key, const config::Take& take, std::int64_t size) {
   if (take.part == config::Take::Part::fold) {
-    const std::int64_t blocks = size / take.folds, rest = size % take.folds;
-    const std::int64_t fold = blocks + (rest > 0 && place_in(blocks) < rest ? 1 : 0);
-    size_ = take.all_but ? size - fold : fold;
+    left_ = of_folds(take, size);
+    size_ = std::ssize(left_);
   } else {
     const std::int64_t length = length_of(key, take, size);
     const bool begins = (take.part == config::Take::Part::first) != take.all_but;
@@ -48,30 +67,9 @@ std::vector<std::int64_t> View::samples() const {
   return all;
 }
 
-/// Returns the fold's place among the samples of a block: each fold has one, and each place is equally
-/// likely. (Fisher and Yates's shuffle, following one card from its first place.)
-std::int64_t View::place_in(std::int64_t block) const {
-  const RandomStream random = folds_.at(static_cast<std::uint64_t>(block));
-  std::int64_t place = take_.fold;
-  for (std::int64_t last = take_.folds - 1; last > 0; --last) {
-    const auto other = static_cast<std::int64_t>(
-        random.below(static_cast<std::uint64_t>(last), static_cast<std::uint64_t>(last) + 1));
-    if (place == last)
-      place = other;
-    else if (place == other)
-      place = last;
-    if (place == last) return place;  // no later swap moves it
-  }
-  return place;
-}
-
 std::int64_t View::operator[](std::int64_t sample) const {
   if (!left_.empty()) return left_[static_cast<std::size_t>(sample)];
-  if (take_.part != config::Take::Part::fold) return first_ + sample;
-  if (!take_.all_but) return sample * take_.folds + place_in(sample);
-  const std::int64_t others = take_.folds - 1;
-  const std::int64_t block = sample / others, place = sample % others;
-  return block * take_.folds + place + (place >= place_in(block) ? 1 : 0);
+  return first_ + sample;
 }
 
 std::vector<std::int64_t> View::of(const std::vector<std::int64_t>& all) const {

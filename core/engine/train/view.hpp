@@ -5,15 +5,13 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/random.hpp>
-
 #include "core/runfile/take.hpp"
 
 namespace trainyard::train {
 
-/// Numbers the samples from 0 in the order of the dataset; nothing is stored. Folds are the same in every
-/// run: from each `folds` consecutive samples one is drawn for each fold, so that folds have equal size, and
-/// each contains all parts of sorted files (by class, by time).
+/// Numbers the samples from 0 in the order of the dataset. Folds are the same in every run: from each `folds`
+/// consecutive samples one is drawn for each fold, so that folds have equal size, and each contains all parts
+/// of sorted files (by class, by time).
 class View {
  public:
   /// The dataset has `size` samples. Throws ConfigError if no sample is left, or fewer exist than `take` asks
@@ -32,13 +30,9 @@ class View {
   std::vector<std::int64_t> of(const std::vector<std::int64_t>& all) const;
 
  private:
-  std::int64_t place_in(std::int64_t block) const;
-
-  config::Take take_;
-  RandomStream folds_{0, "folds"};
   std::int64_t size_ = 0;
   std::int64_t first_ = 0;          ///< the first sample, if they are one range
-  std::vector<std::int64_t> left_;  ///< the samples' numbers, once some are left out
+  std::vector<std::int64_t> left_;  ///< the samples' numbers, if they are not
 };
 
 }  // namespace trainyard::train

@@ -36,9 +36,13 @@ report::Status status_of(Ending ending) {
 
 std::vector<report::ReportedPlugin> reported(Run& run) {
   std::vector<report::ReportedPlugin> all;
-  for (ActivePlugin& plugin : run.plugins())
-    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest,
-                   plugin.file().path});
+  for (ActivePlugin& plugin : run.plugins()) {
+    const auto report = [&](const plugins::PluginFile& file) {
+      all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, file.digest, file.path});
+    };
+    report(plugin.file());
+    for (const auto& [name, code] : plugin.services().parts()) report(code.file());
+  }
   return all;
 }
 
@@ -132,7 +136,9 @@ void Training::run(report::RunResult& result) {
 
 /// Makes the plugins and opens the data.
 void Training::load() {
-  for (const control::Quarantined& each : control::leave_out(beginning_.config, registry_, quarantined_))
+  const std::vector<control::Quarantined> left =
+      control::leave_out(beginning_.config, registry_, quarantined_);
+  for (const control::Quarantined& each : left)
     beginning_.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                                std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   faults_.set_plugins(reported(beginning_.config, registry_));
@@ -143,7 +149,9 @@ void Training::load() {
   if (first_ && run_->learned()) report::write_learned(beginning_.home, *run_->learned());
   if (world_ != nullptr) compare_data();
   run_->states().set_file(options_.resolved_toml);
+  faults_.set_plugins(reported(*run_));
   run_->live().quarantined = quarantined_;
+  for (const control::Quarantined& each : left) run_->live().left_out.push_back(each.slot);
 }
 
 /// Returns facts about the data that this rank reads, and about what it learned.
@@ -266,6 +274,9 @@ void Training::train(report::RunResult& result) {
   const Ending ending = run_->loop().fit([this] { restore(); });
   if (ending == Ending::completed) check_schedule();
   run_->states().check_weights();
+  result.rows = run_->live().layer.plugin("data.train").as<Dataset>().size();
+  for (const FieldSchema& input : run_->live().schema.inputs)
+    result.values += c10::multiply_integers(input.shape);
   result.weights_step = best_step_.value_or(run_->clock().step);
   result.model_digest = run_->states().model_digest();
   result.optimizer_digest = run_->states().optimizer_digest();

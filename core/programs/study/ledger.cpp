@@ -32,11 +32,18 @@ double number(const Json& value) {
 
 std::string text(const LedgerEntry& entry) {
   Json told = {{"trial", entry.key.trial}, {"until", entry.key.until}, {"digest", entry.key.digest}};
+  if (entry.what != What::end && !entry.run.empty()) {
+    told["run"] = entry.run;
+    told["set"] = entry.set;
+  }
   if (entry.what != What::start) {
     told["end"] = ends_of_trials[static_cast<int>(entry.outcome.end)];
     told["seconds"] = config::json_of(entry.outcome.seconds);
     told["cpu_seconds"] = config::json_of(entry.outcome.cpu_seconds);
     told["steps"] = entry.outcome.steps;
+    told["elapsed"] = config::json_of(entry.outcome.elapsed);
+    told["rows"] = entry.outcome.rows;
+    told["values"] = entry.outcome.values;
     told["metrics"] = Json::object();
     for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = config::json_of(value);
     if (!entry.outcome.error.empty()) told["error"] = entry.outcome.error;
@@ -54,7 +61,9 @@ LedgerEntry parsed(const Json& line) {
   entry.key = {told.at("trial").get<std::string>(), told.at("until").get<std::string>(),
                told.at("digest").get<std::string>()};
   entry.outcome.trial = entry.key.trial;
-  if (!entry.key.until.empty()) entry.outcome.until = Duration::parse(entry.key.until).value();
+  entry.outcome.until = entry.until();
+  entry.run = told.value("run", "");
+  entry.set = told.value("set", std::vector<std::string>());
   if (entry.what == What::start) return entry;
   entry.outcome.end =
       static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
@@ -62,6 +71,11 @@ LedgerEntry parsed(const Json& line) {
   if (told.contains("steps")) {  // ledgers of older releases lack both
     entry.outcome.cpu_seconds = number(told.at("cpu_seconds"));
     entry.outcome.steps = told.at("steps").get<std::int64_t>();
+  }
+  if (told.contains("elapsed")) {
+    entry.outcome.elapsed = number(told.at("elapsed"));
+    entry.outcome.rows = told.at("rows").get<std::int64_t>();
+    entry.outcome.values = told.at("values").get<std::int64_t>();
   }
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
   entry.outcome.error = told.value("error", "");

@@ -27,7 +27,18 @@ struct LedgerEntry {
 
   What what = What::start;
   TrialKey key;
-  TrialOutcome outcome;  ///< set for an end
+  TrialOutcome outcome;          ///< set for an end, and what is known
+  std::string run;               ///< of a start, and what is known; empty in ledgers of older releases
+  std::vector<std::string> set;  ///< the same
+
+  /// Returns the trial, without labels.
+  StudyTrial trial() const {
+    return {
+        .name = key.trial, .run = run, .set = set, .until = until(), .labels = {}, .panel = {}, .series = {}};
+  }
+  std::optional<Duration> until() const {
+    return key.until.empty() ? std::nullopt : Duration::parse(key.until);
+  }
 };
 
 /// The ledger, written by one process, which holds a lock while the object lives. Each entry is on the disk

@@ -73,6 +73,10 @@ std::optional<StudyTrial> StudyPlugin::next(int running) {
   return trial;
 }
 
+std::optional<StudyTrial> StudyPlugin::adopt(const StudyTrial& trial, const TrialOutcome& outcome) {
+  return call("adopt", [&] { return study_->adopt(trial, outcome); });
+}
+
 void StudyPlugin::report(const TrialOutcome& outcome) {
   call("report", [&] { study_->report(outcome); });
 }
@@ -103,6 +107,7 @@ StudyRun::StudyRun(const StudyFile& file, const std::vector<std::string>& plugin
 ExitCode StudyRun::run() {
   const control::HeldSignals signals;
   if (!replay()) take_over();
+  before_ = elapsed_;
   if (jobs_ == 0 && !begun_.empty()) jobs_ = jobs_for(configs_.resolved(begun_.front().trial));
   Trials trials(signals);
   for (const Begun& each : begun_) process(trials, each.trial);
@@ -126,11 +131,10 @@ ExitCode StudyRun::run() {
 
 /// Repeats the recorded calls on a new plugin object, and returns whether it gave the same answers.
 bool StudyRun::replay() {
-  study_ = std::make_unique<StudyPlugin>(file_);
-  study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
+  open_study();
   for (const LedgerEntry& entry : ledger_.entries()) {
     if (entry.what == What::known) {
-      known_.push_back(entry);
+      remember(entry);
       continue;
     }
     if (entry.what == What::start) {
@@ -138,6 +142,7 @@ bool StudyRun::replay() {
       if (!trial || trial->name != entry.key.trial || until_text(trial->until) != entry.key.until)
         return false;
       if (entry.key.digest != digest_of(configs_.resolved(*trial))) return false;
+      take_known(entry.key);
       begun_.push_back({*trial, entry.key});
       continue;
     }
@@ -152,24 +157,69 @@ bool StudyRun::replay() {
 
 /// Starts over after the study changed. Finished trials that it still has are not run again; failed ones are.
 void StudyRun::take_over() {
-  std::vector<LedgerEntry> kept;
-  for (LedgerEntry entry : ledger_.entries())
-    if (entry.what != What::start && entry.outcome.end != TrialOutcome::End::failed) {
-      entry.what = What::known;
-      kept.push_back(std::move(entry));
+  std::vector<LedgerEntry> kept, started;
+  for (LedgerEntry entry : ledger_.entries()) {
+    if (entry.what == What::start) started.push_back(entry);
+    if (entry.what == What::start || entry.outcome.end == TrialOutcome::End::failed) continue;
+    const auto start = std::ranges::find(started, entry.key, &LedgerEntry::key);
+    if (entry.what == What::end && start != started.end()) {
+      entry.run = start->run;
+      entry.set = start->set;
     }
+    entry.what = What::known;
+    kept.push_back(std::move(entry));
+  }
   std::fprintf(stderr,
                "study: it has changed since %s was written: of %zu finished trials those are taken over that "
                "are still part of it\n",
                (folder_ + "/ledger.jsonl").c_str(), kept.size());
   ledger_.replace(kept);
-  known_ = std::move(kept);
+  known_.clear();
   begun_.clear();
   finished_.clear();
   reached_.clear();
   failed_ = 0;
+  elapsed_ = 0.0;  // its time is its own
+  open_study();
+  std::ranges::for_each(kept, [this](const LedgerEntry& each) { remember(each); });
+}
+
+void StudyRun::open_study() {
   study_ = std::make_unique<StudyPlugin>(file_);
   study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
+}
+
+/// Offers a finished trial to the study; one that it does not take counts once it asks for the same.
+void StudyRun::remember(const LedgerEntry& entry) {
+  const StudyTrial trial = entry.trial();
+  const bool is_same = is_as_it_was(trial, entry.key.digest);
+  const std::optional<StudyTrial> own = is_same ? study_->adopt(trial, entry.outcome) : std::nullopt;
+  if (!own) return known_.push_back(entry);
+  reached_[own->name] = own->until;
+  finished_.push_back({*own, entry.outcome, folder_of(own->name)});
+}
+
+/// Returns whether a trial would be the same training today.
+bool StudyRun::is_as_it_was(const StudyTrial& trial, const std::string& digest) {
+  try {
+    return !trial.run.empty() && digest_of(configs_.resolved(trial)) == digest;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+/// Returns what is known of a trial. A new run takes the folder of known ones that have its name: they are
+/// forgotten.
+std::optional<TrialOutcome> StudyRun::take_known(const TrialKey& key) {
+  const auto known = std::ranges::find(known_, key, &LedgerEntry::key);
+  if (known == known_.end()) {
+    if (!reached_.contains(key.trial))
+      std::erase_if(known_, [&](const LedgerEntry& each) { return each.key.trial == key.trial; });
+    return std::nullopt;
+  }
+  TrialOutcome outcome = known->outcome;
+  known_.erase(known);
+  return outcome;
 }
 
 /// Begins trials while the study has some and places are free.
@@ -188,31 +238,30 @@ void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
     key.digest = digest_of(run);
     if (jobs_ == 0) jobs_ = jobs_for(run);
   } catch (const ConfigError& error) {
-    ledger_.write({What::start, key, {}});
+    ledger_.write({What::start, key, {}, trial.run, trial.set});
     begun_.push_back({trial, key});
     return end(key, {trial.name, trial.until, TrialOutcome::End::failed, {}, error.what()});
   }
-  const auto known = std::ranges::find(known_, key, &LedgerEntry::key);
-  const auto before = reached_.find(trial.name);
-  const bool new_run = known == known_.end() && before == reached_.end();
-  if (new_run) fs::remove_all(folder_of(trial.name));  // left by another study of this name
-  ledger_.write({What::start, key, {}});
+  std::optional<TrialOutcome> known = take_known(key);
+  if (!known && !reached_.contains(trial.name))
+    fs::remove_all(folder_of(trial.name));  // left by another study of this name
+  ledger_.write({What::start, key, {}, trial.run, trial.set});
   begun_.push_back({trial, key});
-  if (known == known_.end()) return process(trials, trial);
-  const LedgerEntry found = *known;
-  known_.erase(known);
-  end(key, found.outcome);
+  if (!known) return process(trials, trial);
+  known->elapsed = elapsed();
+  end(key, *known);
 }
 
 void StudyRun::process(Trials& trials, const StudyTrial& trial) {
   const std::string folder = folder_of(trial.name);
   const std::string log = folder_ + "/logs" + folder.substr(folder_.size() + 5) + ".txt";
-  trials.start(trial, configs_.command(trial, folder), folder, log);
+  trials.start(trial, configs_.training(trial, folder), folder, log);
 }
 
 void StudyRun::collect(Trials& trials) {
-  for (const EndedTrial& each : trials.ended()) {
+  for (EndedTrial& each : trials.ended()) {
     if (each.interrupted) continue;  // it stays begun, for a later continuation
+    each.outcome.elapsed = elapsed();
     const auto begun =
         std::ranges::find_if(begun_, [&](const Begun& one) { return one.trial.name == each.outcome.trial; });
     if (each.outcome.end == TrialOutcome::End::done) check_metrics(each.outcome);
@@ -226,7 +275,7 @@ void StudyRun::collect(Trials& trials) {
 }
 
 void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome) {
-  ledger_.write({What::end, key, outcome});
+  ledger_.write({What::end, key, outcome, {}, {}});
   const auto begun = std::ranges::find(begun_, key, &Begun::key);
   const StudyTrial trial = begun->trial;
   begun_.erase(begun);
@@ -236,8 +285,13 @@ void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome) {
                  named(key).c_str(), outcome.error.c_str());
 }
 
+double StudyRun::elapsed() const {
+  return before_ + std::chrono::duration<double>(Clock::now() - began_).count();
+}
+
 void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome) {
   study_->report(outcome);
+  elapsed_ = std::max(elapsed_, outcome.elapsed);
   failed_ += outcome.end == TrialOutcome::End::failed;
   reached_[trial.name] = trial.until;
   finished_.push_back({trial, outcome, folder_of(trial.name)});

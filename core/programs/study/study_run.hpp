@@ -1,6 +1,7 @@
 // Runs a study to its end, from its beginning or from where it was interrupted. Torch-free.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,6 +32,7 @@ class StudyPlugin {
   /// Returns the next trial, checked to have a name and a run file.
   std::optional<StudyTrial> next(int running);
   void report(const TrialOutcome& outcome);
+  std::optional<StudyTrial> adopt(const StudyTrial& trial, const TrialOutcome& outcome);
   StudyResult result() const;
 
  private:
@@ -67,14 +69,21 @@ class StudyRun {
     TrialKey key;
   };
 
+  using Clock = std::chrono::steady_clock;
+
   bool replay();
   void take_over();
+  void open_study();
+  void remember(const LedgerEntry& entry);
+  bool is_as_it_was(const StudyTrial& trial, const std::string& digest);
+  std::optional<TrialOutcome> take_known(const TrialKey& key);
   void fill(Trials& trials);
   void begin(Trials& trials, const StudyTrial& trial);
   void process(Trials& trials, const StudyTrial& trial);
   void end(const TrialKey& key, const TrialOutcome& outcome);
   void over(const StudyTrial& trial, const TrialOutcome& outcome);
   void collect(Trials& trials);
+  double elapsed() const;
   void check_metrics(const TrialOutcome& outcome) const;
   void all_failed();
   int jobs_for(const config::RunConfig& run) const;
@@ -88,11 +97,14 @@ class StudyRun {
   TrialConfigs configs_;
   StudyLedger ledger_;
   std::unique_ptr<StudyPlugin> study_;
-  std::vector<Begun> begun_;                                ///< not yet reported
-  std::vector<LedgerEntry> known_;                          ///< ends from before the study changed
+  std::vector<Begun> begun_;        ///< not yet reported
+  std::vector<LedgerEntry> known_;  ///< ends from before the study changed, which it has not taken
   std::map<std::string, std::optional<Duration>> reached_;  ///< by name of the trial
   std::vector<Finished> finished_;
   std::int64_t failed_ = 0;
+  const Clock::time_point began_ = Clock::now();
+  double before_ = 0.0;   ///< seconds of earlier processes
+  double elapsed_ = 0.0;  ///< of the study, when the last trial of the ledger ended
   ExitCode first_failure_ = ExitCode::config;
 };
 

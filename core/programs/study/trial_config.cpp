@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/cli/engine_library.hpp"
-#include "core/cli/run_file.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
 #include "lib/sha256.hpp"
@@ -23,8 +21,7 @@ std::string digest_of(const config::RunConfig& run) {
   return lib::Sha256::of(config::toml_file(training));
 }
 
-TrialConfigs::TrialConfigs(std::vector<std::string> plugin_folders)
-    : folders_(std::move(plugin_folders)), executable_(home() + "/bin/trainyard") {}
+TrialConfigs::TrialConfigs(std::vector<std::string> plugin_folders) : folders_(std::move(plugin_folders)) {}
 
 const plugins::Registry& TrialConfigs::registry(std::vector<std::string> folders) {
   const auto known = registries_.find(folders);
@@ -43,15 +40,14 @@ config::RunConfig TrialConfigs::resolved(const StudyTrial& trial) {
   return std::move(*resolution.config);
 }
 
-std::vector<std::string> TrialConfigs::command(const StudyTrial& trial, const std::string& folder) {
-  std::vector<std::string> words{executable_, "train", "-q", trial.run};
-  const auto set = [&](const std::string& change) { words.insert(words.end(), {"--set", change}); };
-  std::ranges::for_each(changes_of(trial), set);
-  if (resolved(trial).threads.intra_op == 0) set("run.threads={ intra_op = 1, inter_op = 1 }");
-  set("run.output_dir=" + config::toml_text(Value(folder)));
-  set("run.resume=auto");
-  for (const std::string& plugins : folders_) words.insert(words.end(), {"--plugins", plugins});
-  return words;
+RunFileOptions TrialConfigs::training(const StudyTrial& trial, const std::string& folder) {
+  RunFileOptions options{
+      .files = {trial.run}, .sets = changes_of(trial), .plugin_folders = folders_, .tool = {}};
+  if (resolved(trial).threads.intra_op == 0)
+    options.sets.push_back("run.threads={ intra_op = 1, inter_op = 1 }");
+  options.sets.push_back("run.output_dir=" + config::toml_text(Value(folder)));
+  options.sets.push_back("run.resume=auto");
+  return options;
 }
 
 }  // namespace trainyard::cli

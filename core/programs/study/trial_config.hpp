@@ -7,6 +7,7 @@
 
 #include <trainyard/study.hpp>
 
+#include "core/cli/run_file.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/runfile/run_config.hpp"
 
@@ -21,14 +22,13 @@ class TrialConfigs {
   /// Returns the trial's run. Throws ConfigError, with everything that is wrong, where it is not valid.
   config::RunConfig resolved(const StudyTrial& trial);
 
-  /// Returns the command that trains it in that folder, from its newest checkpoint if it has one.
-  std::vector<std::string> command(const StudyTrial& trial, const std::string& folder);
+  /// Returns what trains it in that folder, from its newest checkpoint if it has one.
+  RunFileOptions training(const StudyTrial& trial, const std::string& folder);
 
  private:
   const plugins::Registry& registry(std::vector<std::string> folders);
 
   std::vector<std::string> folders_;  ///< folders of --plugins
-  std::string executable_;            ///< its path, where a newly built or installed one will be
   std::map<std::vector<std::string>, plugins::Registry> registries_;
 };
 

@@ -8,7 +8,10 @@
 #include <limits>
 #include <thread>
 
+#include "core/cli/engine_library.hpp"
+#include "core/cli/program.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/runfile/print.hpp"
 #include "lib/read_file.hpp"
 
 namespace trainyard::cli {
@@ -35,11 +38,29 @@ void read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
   const control::Json result = object_in(text_of(folder + "/result.json"));
   if (!result.is_object()) return;
   outcome.steps = result.value("steps", std::int64_t{0});
+  const control::Json data = result.value("data", control::Json::object());
+  outcome.rows = data.value("rows", std::int64_t{0});
+  outcome.values = data.value("values", std::int64_t{0});
   const control::Json values = result.value("metrics", control::Json::object());
   for (const auto& [name, value] : values.items())
     if (done)
       outcome.metrics[name] =
           value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+int train(const RunFileOptions& training) {
+  return with_run(training, [](const RunFile& run) {
+    return engine().train(run.config, run.registry,
+                          {.resolved_toml = config::toml_file(run.config.resolved), .quiet = true});
+  });
+}
+
+/// Returns the same as a command, for a study that has begun threads.
+std::vector<std::string> command(const RunFileOptions& training) {
+  std::vector<std::string> words{home() + "/bin/trainyard", "train", "-q", training.files.front()};
+  for (const std::string& set : training.sets) words.insert(words.end(), {"--set", set});
+  for (const std::string& folder : training.plugin_folders) words.insert(words.end(), {"--plugins", folder});
+  return words;
 }
 
 double seconds_of(const timeval& time) {
@@ -54,12 +75,16 @@ Trials::~Trials() {
   for (const Running& each : running_) waitpid(each.process, nullptr, 0);
 }
 
-void Trials::start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
+void Trials::start(const StudyTrial& trial, const RunFileOptions& training, const std::string& folder,
                    const std::string& log) {
   wait_for_writer(folder);
   fs::create_directories(fs::path(log).parent_path());
   fs::create_directories(fs::path(folder).parent_path());
-  const pid_t process = control::start(words, signals_, {}, log);
+  engine();  // copies of this process have it
+  const pid_t process =
+      control::can_fork()
+          ? control::start([&] { return exit_code_of([&] { return train(training); }); }, signals_, log)
+          : control::start(command(training), signals_, {}, log);
   running_.push_back({process, trial, folder, log, std::chrono::steady_clock::now()});
 }
 
@@ -100,6 +125,10 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
       interrupted_ && (end.code() == static_cast<int>(ExitCode::resumable) || end.by_signal());
   const bool diverged = end.code() == static_cast<int>(ExitCode::numeric);
   outcome.end = diverged ? TrialOutcome::End::diverged : TrialOutcome::End::failed;
+  if (end.code() == static_cast<int>(ExitCode::resumable)) {
+    outcome.error = "it was stopped before its end: by trainer.max_wall_time, or a signal";
+    return ended;
+  }
   outcome.error =
       printed.empty() || end.by_signal() ? end.text() + (printed.empty() ? "" : ": " + printed) : printed;
   return ended;

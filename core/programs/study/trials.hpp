@@ -1,4 +1,5 @@
-// Runs trials as child processes and collects their outcomes. Torch-free.
+// Runs trials as child processes and collects their outcomes. They are copies of this process, which has loaded the
+// engine once: a training of its own would take a quarter of a second for that.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <trainyard/study.hpp>
 
 #include "core/cli/child.hpp"
+#include "core/cli/run_file.hpp"
 
 namespace trainyard::cli {
 
@@ -26,7 +28,7 @@ class Trials {
   Trials& operator=(const Trials&) = delete;
 
   /// Starts a trial. `folder` is its run's; `log` the file for its output, removed at its end if empty.
-  void start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
+  void start(const StudyTrial& trial, const RunFileOptions& training, const std::string& folder,
              const std::string& log);
 
   /// Returns the trials that ended since the last call.

@@ -94,6 +94,10 @@ struct TrialOutcome {
   double seconds = 0.0;      ///< seconds that its process took
   double cpu_seconds = 0.0;  ///< seconds that processors took for it
   std::int64_t steps = 0;    ///< optimizer steps of its run, with those of earlier trials of the same name
+  double elapsed =
+      0.0;  ///< seconds that the study had gone on when it ended, without times between processes
+  std::int64_t rows = 0;    ///< samples of its training data, whatever `take` says
+  std::int64_t values = 0;  ///< numbers in the inputs of one
 };
 
 /// At most how many trials of one length a study runs; for the time that is left, and for --dry-run.
@@ -158,6 +162,11 @@ class Study : public Plugin {
   /// Called once, first: the place to refuse options that do not fit together (ConfigError). The host checks
   /// by itself that the trials which `next` gives before the first report are valid.
   virtual void open(const Resolve&) {}
+
+  /// Takes a trial that another study ran which the file had before, with its outcome; called after open(), for
+  /// each in the order in which they ended. Returns it, with the study's own labels, if it is one of this study's:
+  /// then the study does not give it, nor another one of its name.
+  virtual std::optional<StudyTrial> adopt(const StudyTrial&, const TrialOutcome&) { return std::nullopt; }
 
   /// Returns the trials still to run and those already reported, by stage.
   virtual std::vector<StudyStage> stages() const = 0;

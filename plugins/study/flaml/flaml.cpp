@@ -1,0 +1,577 @@
+// FLAML: Wang, Wu, Weimer and Zhu, "FLAML: A Fast and Lightweight AutoML Library", MLSys 2021. Among several learners, each a
+// run file with a space of its own, within a budget of time: which one has the next trial (learner_choice.hpp), of which
+// configuration (FLOW2, frugal_search.hpp), on how many samples, and judged how (resampling.hpp). Each begins where trials are
+// cheap, and dear ones come only where they pay.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/random.hpp>
+#include <trainyard/study.hpp>
+
+#include "learner_choice.hpp"
+#include "lib/printed.hpp"
+#include "resampling.hpp"
+#include "study/cost.hpp"
+#include "study/frugal_search.hpp"
+#include "study/guided.hpp"
+
+namespace studies {
+
+enum class Resampling : std::uint8_t { automatic, folds, holdout, own };
+enum class Retrain : std::uint8_t { full, budget, none };
+
+}  // namespace studies
+
+template <>
+struct trainyard::Words<studies::Resampling> {
+  static constexpr std::string_view words[] = {"auto", "folds", "holdout", "own"};
+};
+template <>
+struct trainyard::Words<studies::Retrain> {
+  static constexpr std::string_view words[] = {"full", "budget", "none"};
+};
+
+namespace {
+
+using namespace trainyard;
+using studies::Holdout, studies::LearnerRecord, studies::Parts, studies::Values;
+
+struct LearnerOptions {
+  std::string name, run;
+  std::vector<std::string> set;
+  std::vector<studies::StartedDimension> space;
+  double cost = 1.0;
+
+  static void describe(Fields<LearnerOptions>& m) {
+    m.option("name", &LearnerOptions::name, "what tables call it").required();
+    m.option("run", &LearnerOptions::run, "its run file; that of the study without one").file();
+    m.option("set", &LearnerOptions::set, "its changes of the run file, as after --set");
+    m.option("space", &LearnerOptions::space, "what is searched of it: keys, their values, where to begin")
+        .required();
+    m.option("cost", &LearnerOptions::cost,
+             "what its cheapest trial costs, by comparison with the other learners")
+        .above(0);
+  }
+};
+
+template <class T>
+bool differs(const Value& one, const Value& other) {
+  const T *const a = one.get_if<T>(), *const b = other.get_if<T>();
+  return a != nullptr && b != nullptr && *a != *b;
+}
+
+/// Returns whether the two splits of [data] are of the same samples, whatever part of them each takes: no text or number of
+/// their datasets differs.
+bool is_same_data(const Table& data, const Table& train, const Table& val) {
+  const auto in = [&](const Table& split, const std::string& key) {
+    const Value* const own = split.find(key);
+    return own != nullptr ? own : data.find(key);
+  };
+  const auto is_alike = [&](const Table::Entry& entry) {
+    const Value *const one = in(train, entry.key), *const other = in(val, entry.key);
+    return entry.key == "take" || entry.key == "batch_size" || one == nullptr || other == nullptr ||
+           !(differs<std::string>(*one, *other) || differs<std::int64_t>(*one, *other));
+  };
+  return std::ranges::all_of(train.entries(), is_alike) && std::ranges::all_of(val.entries(), is_alike);
+}
+
+/// A learner with its search.
+struct Learner {
+  std::string name, run;
+  std::vector<std::string> set;  ///< with those of the study
+  std::vector<studies::StartedDimension> space;
+  std::optional<studies::FrugalSearch> search;
+  LearnerRecord record;
+  std::int64_t folds = 0;     ///< that it trains on at present, of a holdout
+  double cost_at_best = 0.0;  ///< cost of the trial that found the best configuration of its search
+  double cost_since = 0.0;    ///< cost of those after it
+  double least = LearnerRecord::infinity;  ///< error of the best one at the present number of folds
+  bool is_trying = false, is_over = false;
+};
+
+/// A configuration, which one trial judges, or one for each fold.
+struct Configuration {
+  std::size_t learner = 0;
+  Values values;
+  std::int64_t folds = 0;  ///< that it is trained on, of a holdout
+  int given = 0, ended = 0;
+  bool failed = false;
+  double sum = 0.0;  ///< of the metric over its trials
+  double cost = 0.0, seconds = 0.0;
+  double ended_at = 0.0;  ///< what the study had cost by then
+
+  bool has_more(int trials) const { return !failed && given < trials; }
+  bool is_over(int trials) const { return ended == given && !has_more(trials); }
+};
+
+class Flaml final : public Study {
+ public:
+  struct Options {
+    std::vector<LearnerOptions> learners;
+    std::optional<Duration> time, budget;
+    int trials = 0;
+    std::int64_t seed = 0;
+    studies::Cost cost = studies::Cost::wall;
+    studies::Resampling resampling = studies::Resampling::automatic;
+    int folds = 5;
+    std::int64_t rows = 10'000;
+    studies::Retrain retrain = studies::Retrain::full;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("flaml").version("1.0.0").summary(
+        "Several learners, each with a space of its own: which one, which values and how many samples, "
+        "within a time.");
+    m.option("learners", &Options::learners, "what is tried, the cheapest first: run files with their spaces")
+        .required();
+    m.option("time", &Options::time, "seconds that the search may take: \"60s\"")
+        .also({"time_budget", "time_budget_s"});
+    m.option("trials", &Options::trials, "how many configurations at most; 0: as many as the time allows")
+        .min(0)
+        .also({"max_iter"});
+    m.option("budget", &Options::budget, "trainer.max_duration; the run files' without one");
+    m.option("seed", &Options::seed, "of what is drawn");
+    m.option("cost", &Options::cost, studies::cost_help);
+    m.option("resampling", &Options::resampling,
+             "what a configuration is judged on: folds, a tenth that is held out, or the validation split of "
+             "the run "
+             "file (own); auto: folds, where the data is small for the time")
+        .also({"eval_method"});
+    m.option("folds", &Options::folds, "how many folds").min(2).also({"n_splits"});
+    m.option("rows", &Options::rows,
+             "samples that training begins with, if there are over four times as many; 0: all")
+        .min(0)
+        .also({"min_sample_size"});
+    m.option("retrain", &Options::retrain,
+             "the best configuration is trained on all samples: after the search, within its time, or not")
+        .also({"retrain_full"});
+  }
+  explicit Flaml(const Options& options) : options_(options) {}
+
+  void open(const Resolve& resolve) override {
+    if (!options_.time && options_.trials == 0)
+      throw ConfigError("there is no end: say time = \"60s\", or trials = 100");
+    if (options_.time && options_.time->unit != Duration::Unit::seconds)
+      throw ConfigError("time = \"" + options_.time->text() +
+                        "\" is no time: give seconds, minutes or hours, as \"60s\"");
+    for (const LearnerOptions& each : options_.learners) learners_.push_back(opened(each, resolve));
+    for (auto each = learners_.begin(); each != learners_.end(); ++each)
+      if (std::any_of(learners_.begin(), each,
+                      [&](const Learner& other) { return other.name == each->name; }))
+        throw ConfigError("learners: two are called \"" + each->name + "\"");
+  }
+
+  /// Begins a learner at the best configuration that another study found for it.
+  std::optional<StudyTrial> adopt(const StudyTrial& trial, const TrialOutcome& outcome) override {
+    const double error = error_of(studies::value_of(outcome, common.metric));
+    for (Learner& learner : learners_) {
+      const std::optional<Values> values =
+          trial.run == learner.run ? values_of(learner, trial.set) : std::nullopt;
+      if (!values) continue;
+      learner.search->know(*values, error);
+      learner.search->try_best_again();
+    }
+    return std::nullopt;  // it was judged in another way
+  }
+
+  std::vector<StudyStage> stages() const override {
+    double trials = options_.trials;
+    if (options_.trials == 0 && elapsed_ > 0.0)  // as many in the time that is left as there were
+      trials = std::ceil(static_cast<double>(begun_) * std::max(1.0, options_.time->count / elapsed_));
+    return {{"", static_cast<std::int64_t>(trials) * trials_each_, {}, options_.budget}};
+  }
+
+  std::optional<StudyTrial> next(int running) override {
+    for (auto& [number, each] : open_)
+      if (each.has_more(trials_each_) && (is_known_ || each.given == 0)) return trial(number, each);
+    if (retrained_ || (!is_known_ && running > 0)) return std::nullopt;
+    if (is_over()) return running == 0 ? final_trial() : std::nullopt;
+    std::vector<studies::Candidate> candidates;
+    for (const Learner& each : learners_)
+      candidates.push_back({&each.record, !each.is_over && !each.is_trying && fits(each)});
+    const RandomStream random(static_cast<std::uint64_t>(options_.seed), "learner");
+    while (const auto chosen = studies::next_learner(candidates, random.uniform(begun_))) {
+      if (std::optional<Values> values = proposed(learners_[*chosen]))
+        return begin(*chosen, std::move(*values));
+      candidates[*chosen].is_free = false;
+    }
+    return running == 0 ? final_trial() : std::nullopt;
+  }
+
+  void report(const TrialOutcome& outcome) override {
+    elapsed_ = std::max(elapsed_, outcome.elapsed);
+    if (outcome.trial == best_name) return;
+    const std::size_t number = std::stoul(outcome.trial);
+    Configuration& of = open_.at(number);
+    const double value = studies::value_of(outcome, common.metric);
+    of.failed = of.failed || !std::isfinite(value);
+    of.sum += value;
+    const double cost = studies::cost_of(outcome, options_.cost);
+    of.cost += cost;
+    of.seconds += outcome.seconds;
+    spent_ += cost;
+    of.ended_at = options_.cost == studies::Cost::wall ? elapsed_ : spent_;
+    ++of.ended;
+    if (!is_known_ && outcome.rows > 0 && !learn_of_data(outcome, of)) return;
+    if (of.is_over(trials_each_)) end(number);
+  }
+
+  StudyResult result() const override;
+
+ private:
+  static constexpr const char* best_name = "best";
+  static constexpr int most_trials = 10'000;  ///< of one learner on all samples
+
+  Learner opened(const LearnerOptions& given, const Resolve& resolve);
+  void take_splits(const std::string& learner, const Table& run);
+  static std::optional<Values> values_of(const Learner& learner, const std::vector<std::string>& set);
+
+  double error_of(double metric) const { return common.goal == StudyGoal::max ? 1.0 - metric : metric; }
+  double metric_of(const Configuration& of) const { return of.failed ? studies::nan : of.sum / trials_each_; }
+  double left() const { return options_.time ? options_.time->count - elapsed_ : LearnerRecord::infinity; }
+  bool is_owned() const { return is_owned_; }
+  bool takes_folds() const { return trials_each_ > 1; }
+  std::string cost_name() const {
+    constexpr const char* names[] = {"seconds", "processor seconds", "steps"};
+    return names[static_cast<std::size_t>(options_.cost)];
+  }
+
+  bool is_over() const;
+  bool fits(const Learner& learner) const;
+  std::optional<Values> proposed(Learner& learner);
+  std::optional<StudyTrial> begin(std::size_t learner, Values values);
+  StudyTrial trial(std::size_t number, Configuration& of);
+  std::optional<StudyTrial> final_trial();
+  bool learn_of_data(const TrialOutcome& outcome, Configuration& of);
+  void end(std::size_t number);
+  void grow(Learner& learner);
+  Parts parts(const Configuration& of) const;
+  StudyTrial plain_trial(const Configuration& of) const;
+  std::string seconds_for(const Configuration& of) const;
+  double rows_of(const Configuration& of) const {
+    return holdout_ && !is_owned() ? holdout_->rows_of(of.folds) : rows_;
+  }
+
+  Options options_;
+  std::vector<Learner> learners_;
+  std::map<std::size_t, Configuration> open_, ended_;  ///< by number
+  std::size_t begun_ = 0;
+  double elapsed_ = 0.0;
+  bool is_owned_ = false;  ///< configurations are judged by the run files' own validation split
+  bool is_known_ = false;  ///< the data is: how many samples it has
+  double spent_ = 0.0;
+  double rows_ = 0.0;    ///< samples that there are to train on
+  int trials_each_ = 1;  ///< trials of a configuration
+  std::optional<Holdout> holdout_;
+  std::optional<std::size_t> best_;  ///< number of the best configuration
+  bool retrained_ = false;           ///< its last trial is given
+};
+
+Learner Flaml::opened(const LearnerOptions& given, const Resolve& resolve) {
+  studies::check(given.space);
+  Learner learner;
+  learner.name = given.name;
+  learner.run = given.run.empty() ? common.run : given.run;
+  learner.set = common.set;
+  learner.space = given.space;
+  learner.set.insert(learner.set.end(), given.set.begin(), given.set.end());
+  learner.record.relative_cost = given.cost;
+  StudyTrial plain;
+  plain.name = "learner " + given.name;
+  plain.run = learner.run;
+  plain.set = learner.set;
+  plain.until = options_.budget;
+  Table run;
+  try {
+    run = resolve(plain);
+  } catch (const ConfigError&) {  // it may be valid with the keys of the space
+  }
+  std::vector<studies::Knob> knobs;
+  Values start;
+  for (const studies::StartedDimension& each : given.space) {
+    knobs.push_back(each.knob());
+    start.push_back(each.begin(studies::number_at(run, each.key)));
+    plain.set.push_back(each.key + "=" + each.text(start.back()));
+  }
+  take_splits(given.name, resolve(plain));
+  const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "learner/" + given.name);
+  learner.search.emplace(std::move(knobs), std::move(start), seeds.seed());
+  return learner;
+}
+
+/// Decides whether a learner is judged by its run file's validation split: where that is of other data than the training
+/// split. The first learner decides for all.
+void Flaml::take_splits(const std::string& learner, const Table& run) {
+  const Value* const data = run.find("data");
+  const Value* const train = data == nullptr ? nullptr : data->as<Table>().find("train");
+  const Value* const val = data == nullptr ? nullptr : data->as<Table>().find("val");
+  if (data != nullptr && val == nullptr)
+    throw ConfigError(
+        "learner \"" + learner +
+        "\" has no [data.val], on which it could be judged: add it, of the file of [data.train]");
+  const bool is_other =
+      train != nullptr && !is_same_data(data->as<Table>(), train->as<Table>(), val->as<Table>());
+  if (is_other && (options_.resampling == studies::Resampling::folds ||
+                   options_.resampling == studies::Resampling::holdout))
+    throw ConfigError(
+        "learner \"" + learner +
+        "\" is to be judged on parts of one file, and its [data.val] is of other data than [data.train]: "
+        "take the same for both, or resampling = \"own\"");
+  const bool is_owned = is_other || options_.resampling == studies::Resampling::own;
+  if (!learners_.empty() && is_owned != is_owned_)
+    throw ConfigError("learner \"" + learner + "\" has a validation split of " +
+                      (is_other ? "other data" : "the data that it trains on") + ", unlike \"" +
+                      learners_.front().name + "\", with which it is compared: give all the same data");
+  is_owned_ = is_owned;
+}
+
+/// Returns the values that some changes give the keys of a learner's space; nothing where one is missing.
+std::optional<Values> Flaml::values_of(const Learner& learner, const std::vector<std::string>& set) {
+  Values values;
+  for (const studies::StartedDimension& each : learner.space) {
+    const auto change =
+        std::ranges::find_if(set, [&](const std::string& one) { return one.starts_with(each.key + "="); });
+    const auto value = change == set.end() ? std::nullopt : each.value(change->substr(each.key.size() + 1));
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values;
+}
+
+/// Returns whether the search has ended. Where the last training is to come within its time, it ends early enough for that.
+bool Flaml::is_over() const {
+  if (options_.trials > 0 && static_cast<int>(begun_) >= options_.trials) return true;
+  if (left() <= 0.0) return true;
+  if (options_.retrain != studies::Retrain::budget || !best_ || !options_.time) return false;
+  const Configuration& best = ended_.at(*best_);
+  const double last = best.seconds / trials_each_ * (rows_ / rows_of(best));
+  return last + best.seconds >= left();
+}
+
+/// Returns whether another trial of a learner, as long as its best one was, would end in time.
+bool Flaml::fits(const Learner& learner) const {
+  const bool is_full = !holdout_ || learner.folds == holdout_->most();
+  if (is_full && learner.record.trials >= most_trials) return false;
+  return options_.cost != studies::Cost::wall || learner.record.best_cost <= left();
+}
+
+/// Returns what a learner tries next; with more samples, once nothing better was found for four times what the best cost.
+std::optional<Values> Flaml::proposed(Learner& learner) {
+  const bool may_grow = holdout_ && !is_owned() && learner.folds < holdout_->most();
+  if (may_grow && learner.cost_since > 0.0 && learner.cost_since >= studies::more_rows * learner.cost_at_best)
+    grow(learner);
+  const bool is_full = !holdout_ || is_owned() || learner.folds == holdout_->most();
+  std::optional<Values> values = learner.search->next(0, is_full);
+  if (!values && !is_full) {
+    grow(learner);
+    values = learner.search->next(0, learner.folds == holdout_->most());
+  }
+  learner.is_over = !values;
+  return values;
+}
+
+void Flaml::grow(Learner& learner) {
+  learner.folds = holdout_->after(learner.folds);
+  learner.record.rows = holdout_->rows_of(learner.folds);
+  learner.least = LearnerRecord::infinity;
+  learner.cost_since = 0.0;
+  learner.search->try_best_again();
+}
+
+std::optional<StudyTrial> Flaml::begin(std::size_t learner, Values values) {
+  learners_[learner].is_trying = true;
+  const std::size_t number = begun_++;
+  Configuration& of = open_[number];
+  of.learner = learner;
+  of.values = std::move(values);
+  of.folds = learners_[learner].folds;
+  return trial(number, of);
+}
+
+/// Returns the parts of the data for a configuration's next trial.
+Parts Flaml::parts(const Configuration& of) const {
+  if (takes_folds() || !holdout_) return studies::fold_parts(of.given, options_.folds);
+  return holdout_->parts(of.folds);
+}
+
+/// Returns a trial of a configuration that takes the data as its run file does.
+StudyTrial Flaml::plain_trial(const Configuration& of) const {
+  const Learner& learner = learners_[of.learner];
+  StudyTrial trial{.name = {},
+                   .run = learner.run,
+                   .set = learner.set,
+                   .until = options_.budget,
+                   .labels = {},
+                   .panel = {},
+                   .series = {}};
+  std::string values;
+  for (std::size_t i = 0; i < of.values.size(); ++i) {
+    trial.set.push_back(learner.space[i].key + "=" + learner.space[i].text(of.values[i]));
+    values += (i == 0 ? "" : " ") + trial.set.back();
+  }
+  trial.labels = {{"learner", learner.name}, {"values", values}};
+  return trial;
+}
+
+/// Returns the seconds that a trial may take: those that are left, or half of them times its share of the samples.
+std::string Flaml::seconds_for(const Configuration& of) const {
+  constexpr double least = 0.5, first_share = 0.05;
+  double seconds = left();
+  if (!is_known_) seconds *= first_share;
+  if (is_known_ && rows_of(of) < rows_) seconds *= 0.5 * rows_of(of) / rows_;
+  return Duration{std::ceil(10.0 * std::max(least, seconds)) / 10.0, Duration::Unit::seconds}.text();
+}
+
+StudyTrial Flaml::trial(std::size_t number, Configuration& of) {
+  StudyTrial trial = plain_trial(of);
+  trial.name = studies::number_name(number);
+  trial.panel = common.metric;
+  trial.series = learners_[of.learner].name;
+  const bool is_fold = takes_folds() || (!is_known_ && !is_owned());
+  if (is_fold) trial.name += "/fold " + std::to_string(of.given);
+  if (!is_owned()) {
+    const Parts parts = this->parts(of);
+    trial.set.push_back("data.train.take=" + parts.train);
+    trial.set.push_back("data.val.take=" + parts.val);
+    trial.labels.emplace_back("train", parts.train);
+    trial.labels.emplace_back("val", parts.val);
+  }
+  if (options_.time) trial.set.push_back("trainer.max_wall_time=" + seconds_for(of));
+  ++of.given;
+  return trial;
+}
+
+/// Decides how configurations are judged, by the first trial: its own, of one fold, counts where it is judged like that.
+/// Returns whether it does.
+bool Flaml::learn_of_data(const TrialOutcome& outcome, Configuration& of) {
+  is_known_ = true;
+  if (is_owned()) {
+    rows_ = static_cast<double>(outcome.rows);
+    return true;
+  }
+  const double seconds = options_.time ? options_.time->count : -1.0;
+  const bool folds =
+      options_.resampling == studies::Resampling::folds ||
+      (options_.resampling == studies::Resampling::automatic &&
+       studies::takes_folds(static_cast<double>(outcome.rows), static_cast<double>(outcome.values), seconds));
+  if (folds) {
+    trials_each_ = options_.folds;
+    rows_ = static_cast<double>(outcome.rows) * (1.0 - 1.0 / options_.folds);
+  } else {
+    holdout_.emplace(outcome.rows, options_.rows);
+    rows_ = holdout_->rows_of(holdout_->most());
+  }
+  for (Learner& each : learners_) {
+    each.folds = folds ? 0 : holdout_->first();
+    each.record.all_rows = rows_;
+    each.record.rows = folds ? rows_ : holdout_->rows_of(each.folds);
+  }
+  if (folds) return true;
+  of.folds = holdout_->first();  // it is given again
+  of.given = of.ended = 0;
+  of.failed = false;
+  of.sum = 0.0;
+  return false;
+}
+
+void Flaml::end(std::size_t number) {
+  Configuration of = open_.extract(number).mapped();
+  Learner& learner = learners_[of.learner];
+  learner.is_trying = false;
+  const double error = of.failed ? LearnerRecord::infinity : error_of(metric_of(of));
+  learner.record.take(error, of.cost);
+  learner.search->report(of.values, error);
+  if (error < learner.least) {
+    learner.least = error;
+    learner.cost_at_best = of.cost;
+    learner.cost_since = 0.0;
+  } else {
+    learner.cost_since += of.cost;
+  }
+  const bool is_better = !best_ || error < error_of(metric_of(ended_.at(*best_)));
+  ended_.emplace(number, std::move(of));
+  if (is_better && std::isfinite(error)) best_ = number;
+}
+
+/// Returns the training of the best configuration on all samples.
+std::optional<StudyTrial> Flaml::final_trial() {
+  if (retrained_ || options_.retrain == studies::Retrain::none || !best_ || is_owned()) return std::nullopt;
+  retrained_ = true;
+  StudyTrial trial = plain_trial(ended_.at(*best_));
+  trial.name = best_name;
+  trial.set.push_back("data.train.take=first 100%");
+  trial.labels.insert(trial.labels.end(), {{"train", "first 100%"}, {"val", "of the same samples"}});
+  return trial;
+}
+
+StudyResult Flaml::result() const {
+  StudyResult result;
+  std::vector<std::pair<double, std::size_t>> order;
+  for (const auto& [number, each] : ended_)
+    order.emplace_back(each.failed ? LearnerRecord::infinity : error_of(metric_of(each)), number);
+  std::ranges::sort(order);
+  const std::string judged = is_owned()      ? "the validation split of the run file"
+                             : takes_folds() ? std::to_string(trials_each_) + " folds, mean of them"
+                                             : "a tenth that is held out";
+  ResultTable all{.title = std::to_string(ended_.size()) + " configurations by " + common.metric +
+                           ", the best first; judged on " + judged + ", by which they were chosen as well",
+                  .columns = {"trial", "learner", "values", "samples", common.metric, cost_name()},
+                  .rows = {}};
+  for (const auto& [error, number] : order) {
+    const Configuration& each = ended_.at(number);
+    const StudyTrial trial = plain_trial(each);
+    ResultCell found =
+        each.failed ? ResultCell{"failed", {}, {}} : studies::cell({metric_of(each), studies::nan});
+    all.rows.push_back({{studies::number_name(number), {}, {}},
+                        {trial.labels[0].second, {}, {}},
+                        {trial.labels[1].second, {}, {}},
+                        {lib::printed("%.0f", rows_of(each)), rows_of(each), {}},
+                        std::move(found),
+                        {studies::printed("%.4g", each.cost), each.cost, {}}});
+  }
+  ResultTable learners{.title = "What each learner had, and found",
+                       .columns = {"learner", "configurations", cost_name(), common.metric},
+                       .rows = {}};
+  ResultPlot anytime{.title = "Best " + common.metric + " by " + cost_name(),
+                     .x_label = cost_name(),
+                     .y_label = common.metric,
+                     .places = {},
+                     .log_x = false,
+                     .series = {}};
+  for (std::size_t i = 0; i < learners_.size(); ++i) {
+    ResultPlot::Series best{.name = learners_[i].name, .points = {}};
+    double cost = 0.0, least = LearnerRecord::infinity, metric = studies::nan;
+    std::int64_t count = 0;
+    std::vector<const Configuration*> by_time;
+    for (const auto& [number, each] : ended_)
+      if (each.learner == i) by_time.push_back(&each);
+    std::ranges::stable_sort(by_time, {}, &Configuration::ended_at);
+    for (const Configuration* each : by_time) {
+      cost += each->cost;
+      ++count;
+      if (each->failed || error_of(metric_of(*each)) >= least) continue;
+      metric = metric_of(*each);
+      least = error_of(metric);
+      best.points.push_back({each->ended_at, metric, 0.0});
+    }
+    learners.rows.push_back({{learners_[i].name, {}, {}},
+                             {std::to_string(count), static_cast<double>(count), {}},
+                             {studies::printed("%.4g", cost), cost, {}},
+                             studies::cell({metric, studies::nan})});
+    if (!best.points.empty()) anytime.series.push_back(std::move(best));
+  }
+  result.tables = {std::move(all), std::move(learners)};
+  result.plots = {std::move(anytime)};
+  if (best_) result.best.push_back({"", plain_trial(ended_.at(*best_))});
+  return result;
+}
+
+}  // namespace
+TRAINYARD_PLUGIN(Flaml)
