@@ -10,6 +10,7 @@
 
 #include <trainyard/random.hpp>
 
+#include "plugins/study/blend_search.hpp"
 #include "plugins/study/flaml/learner_choice.hpp"
 #include "plugins/study/flaml/resampling.hpp"
 #include "plugins/study/frugal_search.hpp"
@@ -197,6 +198,11 @@ TEST_CASE("a search whose trials have more samples tries its best again, and goe
   const Values next = *search.next(0, true);
   CHECK(std::hypot(next[0] - after[0], next[1] - after[1]) < 0.2);
   // What others found is where a search begins.
+  BlendSearch blend(std::vector<Knob>(2), {0.1, 0.1}, 3);
+  blend.know({0.9, 0.2}, error({0.9, 0.2}), 1.0);
+  blend.know({0.6, 0.6}, error({0.6, 0.6}), 1.0);
+  CHECK(blend.local_searches() == 2);
+  CHECK(*blend.next(0, 10.0) != Values{0.1, 0.1});
   FrugalSearch late(std::vector<Knob>(2), {0.1, 0.1}, 3);
   late.know({0.6, 0.6}, error({0.6, 0.6}));
   late.know({0.9, 0.2}, error({0.9, 0.2}));

@@ -103,12 +103,12 @@ struct Configuration {
   Values values;
   std::int64_t folds = 0;  ///< that it is trained on, of a holdout
   int given = 0, ended = 0;
-  bool failed = false;
-  double sum = 0.0;  ///< of the metric over its trials
+  double sum = 0.0;  ///< of the metric over its trials; NaN once one failed
   double cost = 0.0, seconds = 0.0;
   double ended_at = 0.0;  ///< what the study had cost by then
 
-  bool has_more(int trials) const { return !failed && given < trials; }
+  bool failed() const { return std::isnan(sum); }
+  bool has_more(int trials) const { return !failed() && given < trials; }
   bool is_over(int trials) const { return ended == given && !has_more(trials); }
 };
 
@@ -190,7 +190,7 @@ class Flaml final : public Study {
 
   std::optional<StudyTrial> next(int running) override {
     for (auto& [number, each] : open_)
-      if (each.has_more(trials_each_) && (is_known_ || each.given == 0)) return trial(number, each);
+      if (each.has_more(trials_each_)) return trial(number, each);
     if (retrained_ || (!is_known_ && running > 0)) return std::nullopt;
     if (is_over()) return running == 0 ? final_trial() : std::nullopt;
     std::vector<studies::Candidate> candidates;
@@ -211,11 +211,11 @@ class Flaml final : public Study {
     const std::size_t number = std::stoul(outcome.trial);
     Configuration& of = open_.at(number);
     const double value = studies::value_of(outcome, common.metric);
-    of.failed = of.failed || !std::isfinite(value);
-    of.sum += value;
+    of.sum += std::isfinite(value) ? value : studies::nan;
     const double cost = studies::cost_of(outcome, options_.cost);
     of.cost += cost;
     of.seconds += outcome.seconds;
+    least_seconds_ = std::min(least_seconds_, outcome.seconds);
     spent_ += cost;
     of.ended_at = options_.cost == studies::Cost::wall ? elapsed_ : spent_;
     ++of.ended;
@@ -234,7 +234,7 @@ class Flaml final : public Study {
   static std::optional<Values> values_of(const Learner& learner, const std::vector<std::string>& set);
 
   double error_of(double metric) const { return common.goal == StudyGoal::max ? 1.0 - metric : metric; }
-  double metric_of(const Configuration& of) const { return of.failed ? studies::nan : of.sum / trials_each_; }
+  double metric_of(const Configuration& of) const { return of.sum / trials_each_; }
   double left() const { return options_.time ? options_.time->count - elapsed_ : LearnerRecord::infinity; }
   bool is_owned() const { return is_owned_; }
   bool takes_folds() const { return trials_each_ > 1; }
@@ -264,6 +264,7 @@ class Flaml final : public Study {
   std::map<std::size_t, Configuration> open_, ended_;  ///< by number
   std::size_t begun_ = 0;
   double elapsed_ = 0.0;
+  double least_seconds_ = LearnerRecord::infinity;  ///< of a trial
   bool is_owned_ = false;  ///< configurations are judged by the run files' own validation split
   bool is_known_ = false;  ///< the data is: how many samples it has
   double spent_ = 0.0;
@@ -351,7 +352,8 @@ bool Flaml::is_over() const {
   if (left() <= 0.0) return true;
   if (options_.retrain != studies::Retrain::budget || !best_ || !options_.time) return false;
   const Configuration& best = ended_.at(*best_);
-  const double last = best.seconds / trials_each_ * (rows_ / rows_of(best));
+  const double own = best.seconds / trials_each_ - least_seconds_;  // the rest is what any trial takes
+  const double last = least_seconds_ + own * rows_ / rows_of(best);
   return last + best.seconds >= left();
 }
 
@@ -474,10 +476,11 @@ bool Flaml::learn_of_data(const TrialOutcome& outcome, Configuration& of) {
     each.record.rows = folds ? rows_ : holdout_->rows_of(each.folds);
   }
   if (folds) return true;
-  of.folds = holdout_->first();  // it is given again
-  of.given = of.ended = 0;
-  of.failed = false;
-  of.sum = 0.0;
+  Configuration again;  // it is given once more
+  again.learner = of.learner;
+  again.values = std::move(of.values);
+  again.folds = holdout_->first();
+  of = std::move(again);
   return false;
 }
 
@@ -485,7 +488,7 @@ void Flaml::end(std::size_t number) {
   Configuration of = open_.extract(number).mapped();
   Learner& learner = learners_[of.learner];
   learner.is_trying = false;
-  const double error = of.failed ? LearnerRecord::infinity : error_of(metric_of(of));
+  const double error = error_of(metric_of(of));
   learner.record.take(error, of.cost);
   learner.search->report(of.values, error);
   if (error < learner.least) {
@@ -495,9 +498,9 @@ void Flaml::end(std::size_t number) {
   } else {
     learner.cost_since += of.cost;
   }
-  const bool is_better = !best_ || error < error_of(metric_of(ended_.at(*best_)));
+  const double least = best_ ? error_of(metric_of(ended_.at(*best_))) : LearnerRecord::infinity;
   ended_.emplace(number, std::move(of));
-  if (is_better && std::isfinite(error)) best_ = number;
+  if (error < least) best_ = number;
 }
 
 /// Returns the training of the best configuration on all samples.
@@ -515,7 +518,7 @@ StudyResult Flaml::result() const {
   StudyResult result;
   std::vector<std::pair<double, std::size_t>> order;
   for (const auto& [number, each] : ended_)
-    order.emplace_back(each.failed ? LearnerRecord::infinity : error_of(metric_of(each)), number);
+    order.emplace_back(each.failed() ? LearnerRecord::infinity : error_of(metric_of(each)), number);
   std::ranges::sort(order);
   const std::string judged = is_owned()      ? "the validation split of the run file"
                              : takes_folds() ? std::to_string(trials_each_) + " folds, mean of them"
@@ -528,7 +531,7 @@ StudyResult Flaml::result() const {
     const Configuration& each = ended_.at(number);
     const StudyTrial trial = plain_trial(each);
     ResultCell found =
-        each.failed ? ResultCell{"failed", {}, {}} : studies::cell({metric_of(each), studies::nan});
+        each.failed() ? ResultCell{"failed", {}, {}} : studies::cell({metric_of(each), studies::nan});
     all.rows.push_back({{studies::number_name(number), {}, {}},
                         {trial.labels[0].second, {}, {}},
                         {trial.labels[1].second, {}, {}},
@@ -556,7 +559,7 @@ StudyResult Flaml::result() const {
     for (const Configuration* each : by_time) {
       cost += each->cost;
       ++count;
-      if (each->failed || error_of(metric_of(*each)) >= least) continue;
+      if (each->failed() || error_of(metric_of(*each)) >= least) continue;
       metric = metric_of(*each);
       least = error_of(metric);
       best.points.push_back({each->ended_at, metric, 0.0});
