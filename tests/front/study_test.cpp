@@ -596,8 +596,8 @@ TEST_CASE(
         of.x = x;
       }
       const double left = 60.0 - all[i].begun, may = share < 0.9 ? left / 2 * share / 0.9 : left;
-      CHECK(number_in(trial, "trainer.max_wall_time") >= std::min(may, 0.5));
-      CHECK(number_in(trial, "trainer.max_wall_time") <= std::max(may, 0.5) + 0.11);
+      CHECK(number_in(trial, "trainer.max_wall_time") >= std::min(may, 0.1));
+      CHECK(number_in(trial, "trainer.max_wall_time") <= std::max(may, 0.1) + 0.11);
     }
     CHECK(grown >= 2);
     CHECK(all.back().begun + all.back().seconds <= 60.2);
@@ -612,7 +612,7 @@ TEST_CASE("flaml ends early enough to train the best on all samples within its t
     const std::vector<Judged> all = judged(*flaml, 2'000'000, bowl);
     CHECK(all.back().trial.name == "best");
     CHECK(all.back().begun < seconds);
-    CHECK(all.back().begun + all.back().seconds <= seconds * 1.02 + 0.1);
+    CHECK(all.back().begun + all.back().seconds <= seconds * 1.02 + 0.1);  // what the least trial takes
     CHECK(all.back().begun + all.back().seconds >= 0.75 * seconds);
   }
   // Where costs are steps, time ends the search all the same.

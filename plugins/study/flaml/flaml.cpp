@@ -227,6 +227,7 @@ class Flaml final : public Study {
 
  private:
   static constexpr const char* best_name = "best";
+  static constexpr double least_limit = 0.1;  ///< seconds that any trial may take
   static constexpr int most_trials = 10'000;  ///< of one learner on all samples
 
   Learner opened(const LearnerOptions& given, const Resolve& resolve);
@@ -244,6 +245,11 @@ class Flaml final : public Study {
   }
 
   bool is_over() const;
+  bool keeps_time() const {
+    return options_.retrain == studies::Retrain::budget && options_.time && !is_owned();
+  }
+  double seconds_to_train(const Configuration& of) const;
+  std::optional<std::size_t> best_to_train() const;
   bool fits(const Learner& learner) const;
   std::optional<Values> proposed(Learner& learner);
   std::optional<StudyTrial> begin(std::size_t learner, Values values);
@@ -272,7 +278,8 @@ class Flaml final : public Study {
   int trials_each_ = 1;  ///< trials of a configuration
   std::optional<Holdout> holdout_;
   std::optional<std::size_t> best_;  ///< number of the best configuration
-  bool retrained_ = false;           ///< its last trial is given
+  std::optional<std::size_t>
+      retrained_;  ///< the one that is trained on all samples, once that trial is given
 };
 
 Learner Flaml::opened(const LearnerOptions& given, const Resolve& resolve) {
@@ -350,11 +357,26 @@ std::optional<Values> Flaml::values_of(const Learner& learner, const std::vector
 bool Flaml::is_over() const {
   if (options_.trials > 0 && static_cast<int>(begun_) >= options_.trials) return true;
   if (left() <= 0.0) return true;
-  if (options_.retrain != studies::Retrain::budget || !best_ || !options_.time) return false;
-  const Configuration& best = ended_.at(*best_);
-  const double own = best.seconds / trials_each_ - least_seconds_;  // the rest is what any trial takes
-  const double last = least_seconds_ + own * rows_ / rows_of(best);
-  return last + best.seconds >= left();
+  const std::optional<std::size_t> last = keeps_time() ? best_to_train() : std::nullopt;
+  return last &&
+         seconds_to_train(ended_.at(*last)) + std::max(ended_.at(*last).seconds, least_limit) >= left();
+}
+
+/// Returns what it takes to train a configuration on all samples.
+double Flaml::seconds_to_train(const Configuration& of) const {
+  const double own = of.seconds / trials_each_ - least_seconds_;  // the rest is what any trial takes
+  return least_seconds_ + own * rows_ / rows_of(of);
+}
+
+/// Returns the best configuration; the best that can be trained on all samples in the time that is left, if that counts.
+std::optional<std::size_t> Flaml::best_to_train() const {
+  if (!keeps_time()) return best_;
+  std::optional<std::size_t> best;
+  for (const auto& [number, each] : ended_)
+    if (!each.failed() && seconds_to_train(each) <= left() &&
+        (!best || error_of(metric_of(each)) < error_of(metric_of(ended_.at(*best)))))
+      best = number;
+  return best;
 }
 
 /// Returns whether another trial of a learner, as long as its best one was, would end in time.
@@ -424,11 +446,12 @@ StudyTrial Flaml::plain_trial(const Configuration& of) const {
 
 /// Returns the seconds that a trial may take: those that are left, or half of them times its share of the samples.
 std::string Flaml::seconds_for(const Configuration& of) const {
-  constexpr double least = 0.5, first_share = 0.05;
-  double seconds = left();
+  constexpr double first_share = 0.05;
+  const std::optional<std::size_t> last = keeps_time() ? best_to_train() : std::nullopt;
+  double seconds = left() - (last ? seconds_to_train(ended_.at(*last)) : 0.0);
   if (!is_known_) seconds *= first_share;
   if (is_known_ && rows_of(of) < rows_) seconds *= 0.5 * rows_of(of) / rows_;
-  return Duration{std::ceil(10.0 * std::max(least, seconds)) / 10.0, Duration::Unit::seconds}.text();
+  return Duration{std::ceil(10.0 * std::max(least_limit, seconds)) / 10.0, Duration::Unit::seconds}.text();
 }
 
 StudyTrial Flaml::trial(std::size_t number, Configuration& of) {
@@ -505,9 +528,10 @@ void Flaml::end(std::size_t number) {
 
 /// Returns the training of the best configuration on all samples.
 std::optional<StudyTrial> Flaml::final_trial() {
-  if (retrained_ || options_.retrain == studies::Retrain::none || !best_ || is_owned()) return std::nullopt;
-  retrained_ = true;
-  StudyTrial trial = plain_trial(ended_.at(*best_));
+  if (retrained_ || options_.retrain == studies::Retrain::none || is_owned()) return std::nullopt;
+  retrained_ = best_to_train();
+  if (!retrained_) return std::nullopt;
+  StudyTrial trial = plain_trial(ended_.at(*retrained_));
   trial.name = best_name;
   trial.set.push_back("data.train.take=first 100%");
   trial.labels.insert(trial.labels.end(), {{"train", "first 100%"}, {"val", "of the same samples"}});
@@ -539,7 +563,9 @@ StudyResult Flaml::result() const {
                         std::move(found),
                         {studies::printed("%.4g", each.cost), each.cost, {}}});
   }
-  ResultTable learners{.title = "What each learner had, and found",
+  const std::string last =
+      retrained_ ? "; trained on all samples, in the run best: " + studies::number_name(*retrained_) : "";
+  ResultTable learners{.title = "What each learner had, and found" + last,
                        .columns = {"learner", "configurations", cost_name(), common.metric},
                        .rows = {}};
   ResultPlot anytime{.title = "Best " + common.metric + " by " + cost_name(),
