@@ -14,7 +14,7 @@ struct GridDimension : studies::Dimension {
 
   std::vector<std::string> texts() const {
     std::vector<std::string> all = choices;
-    for (const double value : values) all.push_back(studies::key_text(value));
+    for (const double value : values) all.push_back(studies::key_text(value) + unit);
     const studies::Knob range = knob();
     for (int i = 0; is_range() && i < points; ++i) {
       std::string next = text(range.value(static_cast<double>(i) / (points - 1)));

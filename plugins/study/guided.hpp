@@ -57,8 +57,10 @@ struct StartedDimension : Dimension {
   }
 };
 
-/// Returns a number of a resolved run file; entries of lists go by their index: "metrics.0.k".
-inline std::optional<double> number_at(const trainyard::Table& run, std::string_view key) {
+/// Returns a number of a resolved run file, of a text the one ahead of its unit; entries of lists go by their index:
+/// "metrics.0.k".
+inline std::optional<double> number_at(const trainyard::Table& run, std::string_view key,
+                                       std::string_view unit = {}) {
   const trainyard::Table* table = &run;
   const trainyard::Value* value = nullptr;
   while (!key.empty()) {
@@ -77,6 +79,13 @@ inline std::optional<double> number_at(const trainyard::Table& run, std::string_
   }
   if (value == nullptr) return std::nullopt;
   if (const auto* integer = value->get_if<std::int64_t>()) return static_cast<double>(*integer);
+  if (const auto* text = value->get_if<std::string>();
+      text != nullptr && !unit.empty() && text->ends_with(unit)) {
+    double number = 0.0;
+    const char* const end = text->data() + text->size() - unit.size();
+    const auto [stop, error] = std::from_chars(text->data(), end, number);
+    return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+  }
   const auto* number = value->get_if<double>();
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
@@ -127,7 +136,7 @@ class Guided : public Search {
     Values start;
     for (const StartedDimension& each : options_.space) {
       knobs.push_back(each.knob());
-      start.push_back(each.begin(number_at(run, each.key)));
+      start.push_back(each.begin(number_at(run, each.key, each.unit)));
     }
     begin_at(std::move(knobs), std::move(start), static_cast<std::uint64_t>(options_.seed));
   }

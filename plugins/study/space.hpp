@@ -52,6 +52,7 @@ struct Dimension {
   std::string key;
   std::optional<double> low, high;
   bool log = false, integer = false;
+  std::string unit;
   std::vector<double> values;
   std::vector<std::string> choices;
 
@@ -62,6 +63,7 @@ struct Dimension {
     m.option("high", &Dimension::high, "largest value").also({"max", "upper"});
     m.option("log", &Dimension::log, "even in the logarithm: for what spans several powers of ten");
     m.option("integer", &Dimension::integer, "whole numbers only").also({"int"});
+    m.option("unit", &Dimension::unit, "what follows each number: \"ep\" of trainer.max_duration");
     m.option("values", &Dimension::values, "in place of low and high: numbers, of which it has one");
     m.option("choices", &Dimension::choices,
              "or words, or other TOML values in quotes: \"true\", \"[64, 10]\"");
@@ -78,6 +80,8 @@ struct Dimension {
       refuse("needs its values: `low` and `high`, or `values`, or `choices`, and one of these only");
     if (!is_range() && (log || integer))
       refuse("has `log` or `integer`, which say how to draw from `low` to `high`: leave them out");
+    if (!unit.empty() && !choices.empty())
+      refuse("has `choices`, and a `unit`, which numbers have: leave it out");
     if (!is_range()) return;
     if (!std::isfinite(*high - *low)) refuse("reaches further than numbers do: bring low and high closer");
     if (!(*low < *high))
@@ -92,12 +96,12 @@ struct Dimension {
   std::string at(double place) const {
     if (!is_range()) {
       const auto pick = static_cast<std::size_t>(place * static_cast<double>(values.size() + choices.size()));
-      return values.empty() ? choices[pick] : key_text(values[pick]);
+      return values.empty() ? choices[pick] : key_text(values[pick]) + unit;
     }
     const double end = integer ? *high + 1 : *high;  // each whole number has a part of the same size
     const double value = log ? std::exp(std::log(*low) + place * (std::log(end) - std::log(*low)))
                              : *low + place * (end - *low);
-    return key_text(std::clamp(integer ? std::floor(value) : six_digits(value), *low, *high));
+    return key_text(std::clamp(integer ? std::floor(value) : six_digits(value), *low, *high)) + unit;
   }
 
   /// The same as a coordinate: numbers to choose from are in an order, words are not.
@@ -111,8 +115,7 @@ struct Dimension {
     double number = 0.0;
     if (is_range()) {
       const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
-      const bool is_number = error == std::errc{} && end == given.data() + given.size();
-      return is_number && text(number) == given ? std::optional(number) : std::nullopt;
+      return error == std::errc{} && text(number) == given ? std::optional(number) : std::nullopt;
     }
     for (; number < knob().count; ++number)
       if (text(number) == given) return number;
@@ -120,10 +123,10 @@ struct Dimension {
   }
   /// The text of a knob's value.
   std::string text(double value) const {
-    if (is_range() && integer) return trainyard::lib::printed("%.0f", std::clamp(value, *low, *high));
-    if (is_range()) return key_text(std::clamp(six_digits(value), *low, *high));
+    if (is_range() && integer) return trainyard::lib::printed("%.0f", std::clamp(value, *low, *high)) + unit;
+    if (is_range()) return key_text(std::clamp(six_digits(value), *low, *high)) + unit;
     const auto number = static_cast<std::size_t>(value);
-    return values.empty() ? choices[number] : key_text(values[number]);
+    return values.empty() ? choices[number] : key_text(values[number]) + unit;
   }
 
  private:

@@ -55,6 +55,12 @@ TrialOutcome outcome(const StudyTrial& trial, double value) {
   return told;
 }
 
+double number_in(const StudyTrial& trial, const std::string& key) {
+  for (const std::string& change : trial.set)
+    if (change.starts_with(key + "=")) return std::stod(change.substr(key.size() + 1));
+  return 0.0;
+}
+
 std::string call_of(const StudyTrial& trial) {
   std::string text = trial.name + " to " + (trial.until ? trial.until->text() : "the end") + ":";
   for (const std::string& change : trial.set) text += " " + change;
@@ -409,6 +415,30 @@ TEST_CASE("a search from a cheap point begins at `start`, else with the run file
   CHECK(first(range, {}) == "0.01");
   CHECK(first(whole, run) == "5");  // 700 is none of its values
   CHECK(first("key = \"optimizer.lr\", values = [0.1, 0.05, 1]", run) == "0.05");
+  Table trainer;
+  trainer.set("max_duration", Value("30ep"));
+  run.set("trainer", trainer);
+  const std::string epochs = "key = \"trainer.max_duration\", unit = \"ep\", ";
+  CHECK(first(epochs + "low = 2, high = 200, log = true, integer = true", run) == "30ep");
+  CHECK(first(epochs + "low = 2, high = 200, log = true, integer = true, start = 2", run) == "2ep");
+  CHECK(first("key = \"trainer.max_duration\", unit = \"ba\", low = 2, high = 200, integer = true", run) ==
+        "101ba");
+  CHECK(first(epochs + "values = [10, 30]", run) == "30ep");
+  CHECK_THROWS_WITH(first(epochs + "choices = [\"10\", \"30\"]", run), Catch::Contains("which numbers have"));
+  for (const auto& [name, options] : std::map<std::string, std::string>{
+           {"random", "trials = 9\n"}, {"grid", ""}, {"cfo", "trials = 9\n"}}) {
+    const auto drawn =
+        study(name, options + "goal = \"min\"\nspace = [{ " + epochs + "low = 2, high = 200 }]\n");
+    std::vector<std::pair<StudyTrial, TrialOutcome>> all;
+    while (const auto trial = drawn->next(0)) {
+      CHECK_THAT(trial->set.back(), Catch::StartsWith("trainer.max_duration=") && Catch::EndsWith("ep"));
+      all.emplace_back(*trial, outcome(*trial, std::abs(number_in(*trial, "trainer.max_duration") - 40)));
+      drawn->report(all.back().second);
+    }
+    CHECK(drawn->result().plots[0].series[0].points.size() == all.size());
+    const auto other = study("cfo", "trials = 99\nspace = [{ " + epochs + "low = 2, high = 200 }]\n");
+    for (const auto& [trial, told] : all) CHECK(other->adopt(trial, told));
+  }
   CHECK(first("key = \"optimizer.lr\", values = [0.1, 0.05, 1], start = 1", run) == "1");
   CHECK(first("key = \"model.type\", choices = [\"mlp\", \"linear\"]", run) == "mlp");
   CHECK_THROWS_WITH(first(range + ", start = 2", run),
@@ -444,12 +474,6 @@ const std::string two_learners =
     "\"far\", run = \"/far.toml\", cost = 2.0, space = [{ key = \"model.x\", low = 0.0, high = 1.0, start = "
     "0.5 }] }]\n"
     "goal = \"min\"\n";
-
-double number_in(const StudyTrial& trial, const std::string& key) {
-  for (const std::string& change : trial.set)
-    if (change.starts_with(key + "=")) return std::stod(change.substr(key.size() + 1));
-  return 0.0;
-}
 
 std::string text_in(const StudyTrial& trial, const std::string& key) {
   for (const std::string& change : trial.set)
@@ -615,6 +639,13 @@ TEST_CASE("flaml ends early enough to train the best on all samples within its t
     CHECK(all.back().begun + all.back().seconds <= seconds * 1.02 + 0.1);  // what the least trial takes
     CHECK(all.back().begun + all.back().seconds >= 0.75 * seconds);
   }
+  // No trial may take the time of the last one, which is a quarter of a second at least.
+  const auto large =
+      study("flaml", two_learners + "retrain = \"budget\"\ntime = \"60s\"\nresampling = \"folds\"\n");
+  const std::vector<Judged> whole = judged(*large, 6'000'000, bowl);
+  for (std::size_t i = 5; i + 1 < whole.size(); ++i)
+    CHECK(number_in(whole[i].trial, "trainer.max_wall_time") <= 60.0 - whole[i].begun - 0.14);
+  CHECK(whole.back().begun + whole.back().seconds <= 60.0 * 1.02);
   // Where costs are steps, time ends the search all the same.
   const auto flaml = study("flaml", two_learners + "retrain = \"none\"\ncost = \"steps\"\ntime = \"5s\"\n");
   const std::vector<Judged> all = judged(*flaml, 1500, bowl);
@@ -701,6 +732,13 @@ TEST_CASE("a search goes on with what another one found, tries nothing twice, an
   trial = known[0].first;
   trial.until = Duration::parse("2ep");
   CHECK_FALSE(other->adopt(trial, known[0].second));
+  const auto seeded = study("cfo", one + "trials = 60\nset = [\"run.seed=3\"]\n");
+  CHECK_FALSE(seeded->adopt(known[0].first, known[0].second));
+  trial = known[0].first;
+  trial.set.insert(trial.set.begin(), "run.seed=4");
+  CHECK_FALSE(seeded->adopt(trial, known[0].second));
+  trial.set.front() = "run.seed=3";
+  CHECK(seeded->adopt(trial, known[0].second));
   trial = known[0].first;
   trial.name = "tune/3";
   CHECK_FALSE(other->adopt(trial, known[0].second));

@@ -147,7 +147,8 @@ TEST_CASE("folds or a holdout, as FLAML 2.7 decides for the same samples, values
                {1057, 1, 1305.9, true},      {4048, 143, 1457.9, true}, {26794, 579, 26.4, false},
                {52855, 21, 2334.1, true},    {97307, 1, 3.1, false},    {546, 787, 37.2, false},
                {13508, 7, 67.0, true},       {2050, 11, 127.7, true},   {9692, 515, 285.2, false},
-               {144017, 370, 3694.6, false}, {19157, 3, 1254.0, true},  {190437, 517, 111.9, false}};
+               {144017, 370, 3694.6, false}, {19157, 3, 1254.0, true},  {190437, 517, 111.9, false},
+               {1000, 15, 5.5, false},       {1000, 15, 6.5, true}};
   for (const auto& each : cases) {
     CAPTURE(each.rows, each.values, each.seconds);
     CHECK(takes_folds(each.rows, each.values, each.seconds) == each.folds);

@@ -305,7 +305,7 @@ Learner Flaml::opened(const LearnerOptions& given, const Resolve& resolve) {
   Values start;
   for (const studies::StartedDimension& each : given.space) {
     knobs.push_back(each.knob());
-    start.push_back(each.begin(studies::number_at(run, each.key)));
+    start.push_back(each.begin(studies::number_at(run, each.key, each.unit)));
     plain.set.push_back(each.key + "=" + each.text(start.back()));
   }
   take_splits(given.name, resolve(plain));
