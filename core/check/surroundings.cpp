@@ -59,6 +59,9 @@ const std::vector<Surroundings>& surroundings() {
        "type = \"mse\"\n", "[2, 8, 1]"},
       {"the distribution of a number", synthetic("kind = \"regression\"\nshape = [2]\n"), any_shape("2"),
        "type = \"nll\"\n", "[2, 8, 2]"},
+      {"rounds of boosting", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 10\n"),
+       "type = \"trees\"\nmax_leaves = 4\nrow_sample = 0.8\ncolumn_sample = 0.5\n", cross_entropy,
+       "[16, 8, 10]", "type = \"boosting\"\n"},
   };
   return all;
 }

@@ -67,8 +67,8 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
   std::vector<bool> used(common.groups.size());
   std::vector<ParamGroup> groups;
   for (const NamedTensor& parameter : parameters) {
-    double lr = common.lr;
-    double decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
+    double lr = common.lr,
+           decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
     const auto rule =
         std::find_if(common.groups.begin(), common.groups.end(),
                      [&](const GroupRule& candidate) { return takes(candidate, parameter.name); });
@@ -89,6 +89,7 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
   }
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw ConfigError(unused(parameters, common.groups[i], i));
+  if (groups.empty()) groups.push_back({.base_lr = common.lr, .lr = common.lr});  // it has the rate alone
   return groups;
 }
 

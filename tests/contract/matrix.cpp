@@ -139,9 +139,17 @@ struct Finding {
   std::string text;       ///< of the run file
 };
 
+/// Those of surroundings that have an executor of their own.
+std::string without_table(std::string text, const std::string& name) {
+  const std::size_t at = text.find("[" + name + "]\n");
+  if (at != std::string::npos) text.erase(at, std::min(text.find("\n[", at), text.size() - 1) + 1 - at);
+  return text;
+}
+
 std::string run_text(const HostRun& run, const Case& which, const std::string& executor,
                      const std::string& place) {
   std::string text = run.text();
+  text = without_table(text, "executor");
   // Sinks and records of tensors as by default: what they leave is compared, too.
   for (const std::string off : {"sinks = []\n", "save = false\n"})
     if (const std::size_t at = text.find(off); at != std::string::npos) text.erase(at, off.size());
@@ -375,7 +383,8 @@ Accepted accepted(const Case& which, References& references) {
               *which.plugin, materials(),
               [&](const HostRun& run) {
                 if (--left < 0) return std::string("no");
-                const bool trains = resolved(run).config && references.of(run, which).end.ended();
+                const bool trains = resolved(run).config &&
+                                    (!run.host->executor.empty() || references.of(run, which).end.ended());
                 return std::string(trains ? "" : "no");
               },
               reasons),
