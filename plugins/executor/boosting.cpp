@@ -97,8 +97,9 @@ class Boosting final : public Executor {
   static Grows& growing(Workbench& bench) {
     if (auto* const grows = dynamic_cast<Grows*>(&bench.network())) return *grows;
     throw ConfigError(
-        "adds members to a network that grows, and the model \"" + bench.filling("model").type +
-        "\" has weights to be moved: set model = { type = \"trees\" }, or executor = { type = \"eager\" }");
+        "adds members to a network that grows, and this one has weights that are to be moved: set model = { "
+        "type = "
+        "\"trees\" }, or executor = { type = \"eager\" }");
   }
 
   /// Derivatives of the loss that the samples add up to; undefined where hooks leave the batch out, or nothing in it counts.

@@ -26,15 +26,10 @@ struct Derivatives {
 inline Derivatives derivatives(const at::Tensor& loss, const at::Tensor& output, Curvature curvature) {
   using torch::autograd::grad;
   const at::Tensor first = grad({loss}, {output}, {}, /*retain_graph=*/true, /*create_graph=*/true).front();
-  if (!first.requires_grad())
-    throw trainyard::ConfigError(
-        "the loss is linear in the model's outputs wherever it is not bent, and a round of boosting goes by "
-        "second "
-        "derivatives: take a smooth loss, such as mse, bce_with_logits or cross_entropy");
   const std::int64_t size = output.size(0);
   const at::Tensor columns = first.reshape({size, -1});
   const at::Tensor second = at::zeros_like(columns.detach());
-  for (std::int64_t k = 0; k < second.size(1); ++k) {
+  for (std::int64_t k = 0; first.requires_grad() && k < second.size(1); ++k) {
     const bool last = k + 1 == second.size(1);
     const at::Tensor row =
         grad({columns.select(1, k).sum()}, {output}, {}, /*retain_graph=*/!last, /*create_graph=*/false,
@@ -44,6 +39,11 @@ inline Derivatives derivatives(const at::Tensor& loss, const at::Tensor& output,
     const at::Tensor rows = row.reshape({size, -1});
     second.select(1, k).copy_(curvature == Curvature::diagonal ? rows.select(1, k) : rows.abs().sum(1));
   }
+  if (!second.any().item<bool>() && first.any().item<bool>())
+    throw trainyard::ConfigError(
+        "the loss has no second derivative by the model's outputs, and a round of boosting goes by it: take "
+        "a loss that is "
+        "curved, such as mse, bce_with_logits or cross_entropy");
   return {first.detach(), second.reshape(output.sizes())};
 }
 

@@ -62,6 +62,16 @@ Matrix::Matrix(const at::Tensor& rows, int threads) : size_(rows.size(0)) {
   handle_ = {handle, [](void* each) { XGDMatrixFree(each); }};
 }
 
+/// XGBoost draws the features of a tree itself, by a generator whose state it does not save. Weights decide it instead:
+/// as many are heavy as a tree sees, and a light one would be drawn once in 2^32 times.
+void Matrix::see(const std::vector<std::uint8_t>& features) {
+  constexpr float heavy = 1e30F, light = 1e-6F;
+  std::vector<float> weights;
+  for (const std::uint8_t each : features) weights.push_back(each != 0 ? heavy : light);
+  require(
+      XGDMatrixSetDenseInfo(handle_.get(), "feature_weights", weights.data(), weights.size(), /*float=*/1));
+}
+
 Booster::Booster(std::int64_t outputs) : handle_(create()), outputs_(outputs) {
   require(XGBoosterSetAttr(handle_.get(), outputs_key, std::to_string(outputs).c_str()));
 }

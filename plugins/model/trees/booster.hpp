@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,6 +15,8 @@ class Matrix {
  public:
   /// `rows` are floats [size, features] without gaps; NaN is a missing value.
   Matrix(const at::Tensor& rows, int threads);
+  /// Says which features the next trees see, where colsample_bytree leaves as many.
+  void see(const std::vector<std::uint8_t>& features);
   void* handle() const { return handle_.get(); }
   std::int64_t size() const { return size_; }
 

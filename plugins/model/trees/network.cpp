@@ -1,6 +1,8 @@
 #include "network.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -67,8 +69,8 @@ TreesNetwork::TreesNetwork(const Growth& growth, std::int64_t features,
       column_draws_(seed, "model/trees/columns"),
       bytes_(at::empty({0}, at::kByte)) {
   for (const std::int64_t length : output_shape_) outputs_ *= length;
+  take(bytes_);
   version_ = bytes_._version();
-  take(Booster(outputs_), 0);
 }
 
 void TreesNetwork::to(at::Device device) {
@@ -89,37 +91,35 @@ std::vector<NamedTensor> TreesNetwork::buffers() const {
 void TreesNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   if (tensors.size() != 1 || tensors.front().name != bytes_name)
     throw ConfigError("the model that is replaced is of another kind: trees take the place of trees alone");
-  const at::Tensor& bytes = tensors.front().tensor;
-  Booster booster = bytes.numel() > 0 ? Booster(bytes, outputs_) : Booster(outputs_);
-  if (const std::int64_t given = booster.features(); given != 0 && given != features_)
-    throw ConfigError("the trees are of data with " + std::to_string(given) + " features, this model has " +
-                      std::to_string(features_));
-  bytes_ = bytes;
+  take(tensors.front().tensor);
+  bytes_ = tensors.front().tensor;
   version_ = bytes_._version();
-  has_grown_ = false;
-  const std::int64_t rounds = booster.rounds();
-  take(std::move(booster), rounds);
 }
 
 /// Takes over bytes that the host has written.
 void TreesNetwork::read() const {
   if (bytes_._version() == version_) return;
-  Booster booster = bytes_.numel() > 0 ? Booster(bytes_, outputs_) : Booster(outputs_);
-  if (const std::int64_t given = booster.features(); given != 0 && given != features_)
-    throw ConfigError("the trees are of data with " + std::to_string(given) + " features, this run's has " +
-                      std::to_string(features_) + ": give it the data that they were grown on");
+  take(bytes_);
   version_ = bytes_._version();
-  has_grown_ = false;
-  const std::int64_t rounds = booster.rounds();
-  take(std::move(booster), rounds);
 }
 
-void TreesNetwork::take(Booster booster, std::int64_t rounds) const {
+void TreesNetwork::take(const at::Tensor& bytes) const {
+  const bool is_empty = bytes.numel() == 0;
+  Booster booster = is_empty ? Booster(outputs_) : Booster(bytes, outputs_);
+  if (const std::int64_t given = is_empty ? features_ : booster.features(); given != features_)
+    throw ConfigError("the trees are of data with " + std::to_string(given) + " features, this model has " +
+                      std::to_string(features_) + ": give it the data that they were grown on");
+  rounds_ = is_empty ? 0 : booster.rounds();
   const bool by_leaves = growth_.max_leaves > 0;
+  // What lies half way to the next whole number of features is no other number after rounding.
+  const double columns = growth_.column_sample < 1.0
+                             ? (static_cast<double>(seen_features()) + 0.5) / static_cast<double>(features_)
+                             : 1.0;
   const std::pair<const char*, std::string> parameters[] = {
       {"verbosity", "0"},
       {"disable_default_eval_metric", "1"},
       {"base_score", "0"},
+      {"num_feature", std::to_string(features_)},
       {"tree_method", "hist"},
       {"grow_policy", by_leaves ? "lossguide" : "depthwise"},
       {"max_leaves", std::to_string(growth_.max_leaves)},
@@ -129,12 +129,11 @@ void TreesNetwork::take(Booster booster, std::int64_t rounds) const {
       {"gamma", text(growth_.min_gain)},
       {"alpha", text(growth_.l1)},
       {"lambda", text(growth_.l2)},
-      {"colsample_bytree", text(growth_.column_sample)},
-      {"colsample_bylevel", text(growth_.column_sample_by_level)}};
+      {"colsample_bytree", text(std::min(columns, 1.0))}};
   for (const auto& [name, value] : parameters) booster.set(name, value);
   if (outputs_ > 1) booster.set("num_class", std::to_string(outputs_));
   booster_ = std::move(booster);
-  rounds_ = rounds;
+  has_grown_ = false;
   threads_ = 0;
 }
 
@@ -215,6 +214,24 @@ at::Tensor TreesNetwork::sampled(const at::Tensor& derivative) const {
   return rows.mul_(draws.lt(growth_.row_sample));
 }
 
+std::int64_t TreesNetwork::seen_features() const {
+  return std::max<std::int64_t>(1, std::llround(growth_.column_sample * static_cast<double>(features_)));
+}
+
+/// By a shuffle that ends once as many features are in front as a round sees.
+void TreesNetwork::sample_columns() {
+  if (growth_.column_sample >= 1.0) return;
+  const RandomStream draws = column_draws_.at(static_cast<std::uint64_t>(rounds_));
+  std::vector<std::size_t> order(static_cast<std::size_t>(features_));
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::uint8_t> seen(order.size());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(seen_features()); ++i) {
+    std::swap(order[i], order[i + draws.below(i, order.size() - i)]);
+    seen[order[i]] = 1;
+  }
+  matrix_->see(seen);
+}
+
 void TreesNetwork::grow(const Batch& batch, const at::Tensor& gradient, const at::Tensor& hessian,
                         double rate) {
   const c10::NoGradGuard untracked;
@@ -223,9 +240,7 @@ void TreesNetwork::grow(const Batch& batch, const at::Tensor& gradient, const at
   if (matrix_->size() == 0) return;
   set_threads();
   booster_->set("eta", text(rate));
-  if (growth_.column_sample < 1.0 || growth_.column_sample_by_level < 1.0)  // drawn by the round alone
-    booster_->set("seed",
-                  std::to_string(column_draws_.at(static_cast<std::uint64_t>(rounds_)).below(0, 1U << 31U)));
+  sample_columns();
   booster_->grow(*matrix_, sampled(gradient), sampled(hessian));
   ++rounds_;
   has_grown_ = true;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <trainyard/mixins/grows.hpp>
@@ -25,7 +26,6 @@ struct Growth {
   double l2 = 1.0;
   double row_sample = 1.0;
   double column_sample = 1.0;
-  double column_sample_by_level = 1.0;
 };
 
 class TreesNetwork final : public trainyard::Network, public trainyard::Grows {
@@ -59,7 +59,9 @@ class TreesNetwork final : public trainyard::Network, public trainyard::Grows {
   Rows rows_of(const trainyard::Batch& batch) const;
   void keep(const trainyard::Batch& batch);
   void read() const;
-  void take(Booster booster, std::int64_t rounds) const;
+  void take(const at::Tensor& bytes) const;
+  std::int64_t seen_features() const;
+  void sample_columns();
   at::Tensor sampled(const at::Tensor& derivative) const;
   at::Tensor shaped(const at::Tensor& margins) const;
   void set_threads() const;

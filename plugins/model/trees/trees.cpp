@@ -20,7 +20,7 @@ class Trees final : public Model {
     m.name("trees").version("1.0.0").summary(
         "Gradient-boosted trees, grown by XGBoost's histograms; each step adds one an output. For tables.");
     m.provides("grows");
-    m.needs("executor.type = boosting").needs("rows").needs("fp32");
+    m.needs("executor.type = boosting").needs("rows").needs("fp32").needs("run.device = cpu");
     m.option("max_leaves", &Options::max_leaves,
              "most leaves of a tree, which grows where it gains most; 0: level by level, to max_depth")
         .range(0, 1 << 16)
@@ -40,15 +40,11 @@ class Trees final : public Model {
         .above(0.0)
         .max(1.0)
         .also({"subsample"});
-    m.option("column_sample", &Options::column_sample, "share of the features that a tree sees")
+    m.option("column_sample", &Options::column_sample,
+             "share of the features that the trees of a round see, drawn alike")
         .above(0.0)
         .max(1.0)
         .also({"colsample_bytree"});
-    m.option("column_sample_by_level", &Options::column_sample_by_level,
-             "share of those that a level of it sees")
-        .above(0.0)
-        .max(1.0)
-        .also({"colsample_bylevel"});
     m.option("outputs", &Options::outputs,
              "numbers a sample, each with trees of its own; left out: a logit a class, or the target's. 1: "
              "of two "
