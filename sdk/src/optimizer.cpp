@@ -67,8 +67,8 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
   std::vector<bool> used(common.groups.size());
   std::vector<ParamGroup> groups;
   for (const NamedTensor& parameter : parameters) {
-    double lr = common.lr,
-           decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
+    double lr = common.lr;
+    double decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
     const auto rule =
         std::find_if(common.groups.begin(), common.groups.end(),
                      [&](const GroupRule& candidate) { return takes(candidate, parameter.name); });
@@ -80,10 +80,8 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
     auto group = std::find_if(groups.begin(), groups.end(), [&](const ParamGroup& candidate) {
       return candidate.base_lr == lr && candidate.weight_decay == decay;
     });
-    if (group == groups.end()) {
-      groups.push_back({.base_lr = lr, .lr = lr, .weight_decay = decay});
-      group = std::prev(groups.end());
-    }
+    if (group == groups.end())
+      group = groups.insert(group, ParamGroup{.base_lr = lr, .lr = lr, .weight_decay = decay});
     group->names.push_back(parameter.name);
     group->params.push_back(parameter.tensor);
   }

@@ -45,10 +45,10 @@ cases = [
     ("smoothed, by the diagonal", "cross_entropy", {"label_smoothing": 0.1}, kinds, 3, {"max_leaves": 6, "curvature": "diagonal"},
      {**BY_LEAVES, "num_class": 3, "disable_default_eval_metric": 1}, smoothed(0.1, 3)),
 ]
-result = {"features": [[None if np.isnan(v) else round(float(v), 3) for v in row] for row in x], "rounds": ROUNDS, "rate": 0.3, "cases": []}
+result = {"features": [[None if np.isnan(v) else round(float(v), 3) for v in row] for row in x], "rounds": ROUNDS, "rate": 0.2, "cases": []}
 for name, loss, options, target, outputs, model, words, objective in cases:
     matrix = xgboost.DMatrix(x, label=target)
-    booster = xgboost.train({"tree_method": "hist", "eta": 0.3, "base_score": 0.5 if words.get("objective") == "binary:logistic" else 0.0,
+    booster = xgboost.train({"tree_method": "hist", "eta": 0.2, "base_score": 0.5 if words.get("objective") == "binary:logistic" else 0.0,
                              "nthread": 1, "verbosity": 0, **words}, matrix, ROUNDS, obj=objective)
     margins = booster.predict(matrix, output_margin=True).reshape(ROWS, -1)
     result["cases"].append({"name": name, "loss": loss, "options": options, "target": target.tolist(), "outputs": outputs, "model": model,
