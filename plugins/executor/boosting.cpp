@@ -2,8 +2,8 @@
 // Statistics 2001) by Newton's steps (Chen and Guestrin, "XGBoost", KDD 2016): a step of the run is a round. Its
 // micro-batches are joined, the loss is differentiated twice by the network's outputs, and the network adds a member
 // (mixins/grows.hpp). The optimizer's learning rate, as the schedule and hooks have it, is the member's.
-#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -45,6 +45,76 @@ Batch joined(const StepWork& work) {
   return all;
 }
 
+/// Finds the network of the run to be one that grows.
+Grows& growing(Workbench& bench) {
+  if (auto* const grows = dynamic_cast<Grows*>(&bench.network())) return *grows;
+  throw ConfigError(
+      "adds members to a network that grows, and this one has weights that are to be moved: set "
+      "model = { type = \"trees\" }, or executor = { type = \"eager\" }");
+}
+
+/// What a network grows by: rows as the pass had them, which hooks may have put back since, and derivatives of the loss
+/// that they add up to. These are undefined where hooks leave the batch out, or nothing in it counts.
+struct Round {
+  Batch batch;
+  executors::Derivatives by;
+};
+
+/// A pass over the batch of a step, with the events of a micro-batch.
+class Pass {
+ public:
+  Pass(Workbench& bench, StepWork& work, executors::Curvature curvature)
+      : bench_(bench), work_(work), batch_(work.micros.front()), curvature_(curvature) {}
+
+  Round run() {
+    if (batch_.weight <= 0.0) return {};
+    within(Event::micro_start, Event::micro_end, [this] {
+      if (!within(Event::before_forward, Event::after_forward, [this] { forward(); })) return;
+      within(Event::before_loss, Event::after_loss, [this] { grade(); });
+      bench_.report(graded_, batch_);
+      within(Event::before_backward, Event::after_backward, [this] { differentiate(); });
+    });
+    return std::move(round_);
+  }
+
+ private:
+  /// Returns false where a hook asked for the rest to be left out.
+  template <class Body>
+  bool within(Event opening, Event closing, const Body& body) {
+    bench_.fire(opening, work_, 0, graded_);
+    const bool begins = !bench_.take(Control::skip_micro);
+    if (begins) body();
+    bench_.fire(closing, work_, 0, graded_);
+    return !bench_.take(Control::skip_micro) && begins;
+  }
+
+  void forward() {
+    round_.batch = batch_;
+    margins_ = growing(bench_).margins(batch_).detach().requires_grad_(true);
+    graded_.output = margins_;
+  }
+
+  void grade() {
+    const auto margins = [this](const Batch&, const ForwardContext&) { return graded_.output; };
+    graded_ = bench_.grade(batch_, work_.pass(0), margins);
+  }
+
+  /// A loss is a mean, by the weight of the batch.
+  void differentiate() {
+    round_.by = executors::derivatives(graded_.loss, margins_, curvature_);
+    round_.by.first = round_.by.first.mul(batch_.weight);
+    round_.by.second = round_.by.second.mul_(batch_.weight).clamp_min_(least_curvature);
+  }
+
+  Workbench& bench_;
+  StepWork& work_;
+  Batch& batch_;
+  executors::Curvature curvature_;
+  at::Tensor margins_;
+  Graded graded_;
+  Round round_;
+};
+
 class Boosting final : public Executor {
  public:
   struct Options {
@@ -63,14 +133,14 @@ class Boosting final : public Executor {
     for (const char* const feature : {"batch", "outputs", "losses", "predictions", "hyper"})
       m.provides(feature);
     m.option("curvature", &Options::curvature,
-             "second derivatives of an output: its own and the magnitudes of those with the sample's other "
-             "outputs, "
-             "added up, as XGBoost's softmax does; or its own alone");
+             "second derivatives of an output: its own and the magnitudes of those with the sample's others, "
+             "added "
+             "up, as XGBoost's softmax does; or its own alone");
   }
   explicit Boosting(const Options& options) : options_(options) {}
 
   void check_ranks(Workbench&, std::int64_t ranks) const override {
-    throw ConfigError("grows trees on one rank, and this run has " + std::to_string(ranks) +
+    throw ConfigError("has a network grow on one rank, and this run has " + std::to_string(ranks) +
                       ": start it without --ranks");
   }
 
@@ -88,59 +158,15 @@ class Boosting final : public Executor {
     if (work.micros.size() > 1) one.micros = whole = {joined(work)};
     Update update = Update::repeat;
     while (update == Update::repeat) {
-      const executors::Derivatives found = differentiated(bench, one);
-      update = bench.update([&] { grow(bench, one.micros.front(), found); });
+      const Round round = Pass(bench, one, options_.curvature).run();
+      update = bench.update([&] {
+        const double rate = bench.optimizer().groups().front().lr;
+        if (round.by.first.defined()) growing(bench).grow(round.batch, round.by.first, round.by.second, rate);
+      });
     }
   }
 
  private:
-  static Grows& growing(Workbench& bench) {
-    if (auto* const grows = dynamic_cast<Grows*>(&bench.network())) return *grows;
-    throw ConfigError(
-        "adds members to a network that grows, and this one has weights that are to be moved: set model = { "
-        "type = "
-        "\"trees\" }, or executor = { type = \"eager\" }");
-  }
-
-  /// Derivatives of the loss that the samples add up to; undefined where hooks leave the batch out, or nothing in it counts.
-  executors::Derivatives differentiated(Workbench& bench, StepWork& work) const {
-    Batch& batch = work.micros.front();
-    executors::Derivatives found;
-    if (batch.weight <= 0.0) return found;
-    Graded graded;
-    const auto within = [&](Event opening, Event closing, const auto& body) {
-      bench.fire(opening, work, 0, graded);
-      const bool begins = !bench.take(Control::skip_micro);
-      if (begins) body();
-      bench.fire(closing, work, 0, graded);
-      return !bench.take(Control::skip_micro) && begins;
-    };
-    (void)within(Event::micro_start, Event::micro_end, [&] {
-      at::Tensor margins;
-      const ForwardContext pass = work.pass(0);
-      if (!within(Event::before_forward, Event::after_forward, [&] {
-            margins = growing(bench).margins(batch).detach().requires_grad_(true);
-            graded.output = margins;
-          }))
-        return;
-      (void)within(Event::before_loss, Event::after_loss, [&] {
-        graded = bench.grade(batch, pass, [&](const Batch&, const ForwardContext&) { return graded.output; });
-      });
-      bench.report(graded, batch);
-      (void)within(Event::before_backward, Event::after_backward, [&] {
-        found = executors::derivatives(graded.loss, margins, options_.curvature);
-        found.first = found.first.mul(batch.weight);
-        found.second = found.second.mul_(batch.weight).clamp_min_(least_curvature);
-      });
-    });
-    return found;
-  }
-
-  static void grow(Workbench& bench, const Batch& batch, const executors::Derivatives& by) {
-    if (!by.first.defined()) return;
-    growing(bench).grow(batch, by.first, by.second, bench.optimizer().groups().front().lr);
-  }
-
   Options options_;
 };
 

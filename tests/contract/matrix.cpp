@@ -139,17 +139,9 @@ struct Finding {
   std::string text;       ///< of the run file
 };
 
-/// Those of surroundings that have an executor of their own.
-std::string without_table(std::string text, const std::string& name) {
-  const std::size_t at = text.find("[" + name + "]\n");
-  if (at != std::string::npos) text.erase(at, std::min(text.find("\n[", at), text.size() - 1) + 1 - at);
-  return text;
-}
-
 std::string run_text(const HostRun& run, const Case& which, const std::string& executor,
                      const std::string& place) {
-  std::string text = run.text();
-  text = without_table(text, "executor");
+  std::string text = without_executor(run.text());
   // Sinks and records of tensors as by default: what they leave is compared, too.
   for (const std::string off : {"sinks = []\n", "save = false\n"})
     if (const std::size_t at = text.find(off); at != std::string::npos) text.erase(at, off.size());

@@ -62,7 +62,7 @@ class BoostedTrees(HostTest):
         self.write("new.csv", "\n".join(line.rpartition(",")[0] for line in rows.splitlines()) + "\n")
         told = self.host("predict", self.folder / "run", "new.csv").stdout
         self.assertGreaterEqual(len(told.splitlines()), 44)
-        self.assertIn("graph", self.host("export", self.folder / "run", code=2).stderr)
+        self.assertIn("graph", self.host("export", self.folder / "run", "--to", "onnx", code=2).stderr)
 
     def test_what_trees_cannot_do_is_refused(self):
         self.write("run.toml", TREES)
