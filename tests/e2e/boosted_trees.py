@@ -45,6 +45,13 @@ class BoostedTrees(HostTest):
         self.assertIn("U8 [", self.host("ckpt", "inspect", self.folder / "run").stdout)
         self.host("ckpt", "verify", self.folder / "run")
 
+    def test_the_rate_is_that_of_the_schedule(self):
+        half = "[schedule]\ntype = \"constant\"\nvalue = 0.5\n"
+        digests = [self.trained(f"rate{i}", f"optimizer.lr={rate}", text=TREES + schedule)["digest"]["model"]
+                   for i, (rate, schedule) in enumerate(((0.3, ""), (0.6, half), (0.6, "")))]
+        self.assertEqual(digests[0], digests[1])
+        self.assertNotEqual(digests[0], digests[2])
+
     def test_the_best_trees_are_fewer(self):
         """At a rate far too high the loss of other rows rises soon."""
         best = self.trained("best", "optimizer.lr=3.0", "trainer.restore_best=true", "trainer.eval_interval=1ba",

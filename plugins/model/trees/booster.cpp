@@ -66,8 +66,8 @@ Matrix::Matrix(const at::Tensor& rows, int threads) : size_(rows.size(0)) {
 /// as many are heavy as a tree sees, and a light one would be drawn once in 2^32 times.
 void Matrix::see(const std::vector<std::uint8_t>& features) {
   constexpr float heavy = 1e30F, light = 1e-6F;
-  std::vector<float> weights;
-  for (const std::uint8_t each : features) weights.push_back(each != 0 ? heavy : light);
+  std::vector<float> weights(features.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = features[i] != 0 ? heavy : light;
   require(
       XGDMatrixSetDenseInfo(handle_.get(), "feature_weights", weights.data(), weights.size(), /*float=*/1));
 }
