@@ -3,7 +3,7 @@ that was not, and what trees cannot do is refused by name."""
 import json
 import unittest
 
-from support.host import KILLER, SMALL, HostTest, KilledTest, tensors
+from support.host import FAULTY, KILLER, SMALL, HostTest, KilledTest, planned, tensors
 
 TREES = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "trees"\nmax_leaves = 5\nrow_sample = 0.8\ncolumn_sample = 0.5').replace(
     'type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.3').replace("batch_size = 16, shuffle", "batch_size = 64, micro_batch_size = 32, shuffle").replace(
@@ -44,6 +44,16 @@ class BoostedTrees(HostTest):
         self.assertLess(listed[0]["bytes"], listed[2]["bytes"])
         self.assertIn("U8 [", self.host("ckpt", "inspect", self.folder / "run").stdout)
         self.host("ckpt", "verify", self.folder / "run")
+
+    def test_swaps_go_on_with_the_trees_and_a_rollback_is_to_fewer(self):
+        faulty = '[[hooks]]\ntype = "faulty"\nstep = 100000\nway = "throw"\n'
+        whole = self.train(TREES + faulty, "--plugins", FAULTY)["digest"]["model"]
+        back = self.train(TREES + faulty + planned(5, "hooks.faulty", "faulty", 6, step=8, way="throw"), "--plugins", FAULTY, "--overwrite")
+        self.assertEqual(back["digest"]["model"], whole)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap_rolled_back")), 1)
+        swapped = self.train(TREES + faulty + planned(5, "model", "trees", 0, max_leaves=3), "--plugins", FAULTY, "--overwrite")
+        self.assertNotEqual(swapped["digest"]["model"], whole)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap")), 1)
 
     def test_the_rate_is_that_of_the_schedule(self):
         half = "[schedule]\ntype = \"constant\"\nvalue = 0.5\n"
