@@ -83,11 +83,13 @@ std::string small_sizes(const plugins::PluginFile& plugin) {
 
 /// Returns the tables of a run of the surroundings alone.
 std::map<std::string, std::string> tables_of(const Surroundings& host) {
-  return {{"model", host.model},
-          {"loss", host.loss},
-          {"data", host.data},
-          {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
-          {"logging", "interval = \"2ba\"\n"}};
+  std::map<std::string, std::string> tables = {{"model", host.model},
+                                               {"loss", host.loss},
+                                               {"data", host.data},
+                                               {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
+                                               {"logging", "interval = \"2ba\"\n"}};
+  if (!host.executor.empty()) tables["executor"] = host.executor;
+  return tables;
 }
 
 /// Returns the tables as TOML; `list` is the table that is one of several.

@@ -11,18 +11,18 @@ const std::vector<Surroundings>& surroundings() {
     return "type = \"sequential\"\nlayers = [{ type = \"flatten\" }, { type = \"linear\", out = " + outputs +
            " }]\n";
   };
+  const auto classes = [&](const std::string& shape, const std::string& count) {
+    return synthetic("kind = \"classification\"\nshape = [" + shape + "]\nclasses = " + count + "\n");
+  };
   static const std::vector<Surroundings> all = {
-      {"classification", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 10\n"),
-       mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]"},
-      {"two classes", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 2\n"), mlp("[16, 8, 1]"),
-       "type = \"bce_with_logits\"\n", "[16, 8, 1]"},
+      {"classification", classes("16", "10"), mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]"},
+      {"two classes", classes("16", "2"), mlp("[16, 8, 1]"), "type = \"bce_with_logits\"\n", "[16, 8, 1]"},
       {"regression", synthetic("kind = \"regression\"\nshape = [16]\n"), mlp("[16, 8, 1]"),
        "type = \"mse\"\n", "[16, 8, 1]"},
-      {"images", synthetic("kind = \"classification\"\nshape = [3, 32, 32]\nclasses = 10\n"),
-       mlp("[3072, 8, 10]"), cross_entropy, "[3072, 8, 10]"},
+      {"images", classes("3, 32, 32", "10"), mlp("[3072, 8, 10]"), cross_entropy, "[3072, 8, 10]"},
       {"language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"gpt\"\nn_layer = 1\nn_head = 2\nd_model = 8\n", cross_entropy, "[9, 8, 9]"},
-      {"convolutions", synthetic("kind = \"classification\"\nshape = [3, 8, 8]\nclasses = 10\n"),
+      {"convolutions", classes("3, 8, 8", "10"),
        "type = \"sequential\"\nlayers = [{ type = \"conv2d\", out = 4, kernel = 3 }, { type = \"dropout\" }, "
        "{ type = \"global_average_pool\" }, { type = \"linear\", out = 10 }]\n",
        cross_entropy, "[192, 8, 10]"},
@@ -46,19 +46,16 @@ const std::vector<Surroundings>& surroundings() {
        "shares = [0.2, 0.1, 0.7]\nsynthetic = { nodes = 60, edges = 200, features = 16 }\n"
        "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
        "type = \"sage\"\nhidden = 8\n", "type = \"bce_with_logits\"\n", "[16, 8, 4]"},
-      {"features of any shape, two classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 2\n"), any_shape("2"), cross_entropy,
-       "[2, 8, 2]"},
-      {"features of any shape, three classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 3\n"), any_shape("3"), cross_entropy,
-       "[2, 8, 3]"},
-      {"features of any shape, ten classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 10\n"), any_shape("10"), cross_entropy,
+      {"features of any shape, two classes", classes("2", "2"), any_shape("2"), cross_entropy, "[2, 8, 2]"},
+      {"features of any shape, three classes", classes("2", "3"), any_shape("3"), cross_entropy, "[2, 8, 3]"},
+      {"features of any shape, ten classes", classes("2", "10"), any_shape("10"), cross_entropy,
        "[2, 8, 10]"},
       {"features of any shape, a number", synthetic("kind = \"regression\"\nshape = [2]\n"), any_shape("1"),
        "type = \"mse\"\n", "[2, 8, 1]"},
       {"the distribution of a number", synthetic("kind = \"regression\"\nshape = [2]\n"), any_shape("2"),
        "type = \"nll\"\n", "[2, 8, 2]"},
+      {"rounds of boosting", classes("16", "10"), "type = \"trees\"\nrow_sample = 0.8\ncolumn_sample = 0.5\n",
+       cross_entropy, "[16, 8, 10]", "type = \"boosting\"\n"},
   };
   return all;
 }

@@ -36,6 +36,7 @@ inline constexpr Provided provided_features[] = {
     {"graph", "model", "a graph"},
     {"batch_norm", "model", "normalisation over the batch"},
     {"tied_weights", "model", "weights that several layers share"},
+    {"grows", "model", "an ensemble that grows"},
     {"sharded_rows", "model", "tables whose rows lie on different ranks"},
     {"free_rows", "dataset", "inputs without one row a sample"},
     {"momentum", "optimizer", "momentum of its own"},

@@ -20,7 +20,7 @@ class Ema final : public WeightAverage {
   };
   static void describe(Manifest<Options>& m) {
     m.name("ema").version("1.0.0").summary("Evaluates an exponential moving average of the weights.");
-    m.needs("no sharded_rows").needs("no members");
+    m.needs("no sharded_rows").needs("no members").needs("no grows");
     m.option("decay", &Options::decay, "share of the average that stays at an update").min(0.0).below(1.0);
     m.option("warmup", &Options::warmup,
              "lower the decay to (1 + t) / (10 + t) where that is less, t updates so far");

@@ -18,7 +18,7 @@ class Swa final : public WeightAverage {
   };
   static void describe(Manifest<Options>& m) {
     m.name("swa").version("1.0.0").summary("Evaluates the equal average of the weights late in training.");
-    m.needs("no sharded_rows").needs("no members");
+    m.needs("no sharded_rows").needs("no members").needs("no grows");
     m.option("start", &Options::start, "steps up to here are left out");
     m.hook<&Swa::find_weights>(Event::model_ready);
     m.hook<&Swa::fit_start>(Event::fit_start);

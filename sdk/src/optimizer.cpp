@@ -80,15 +80,14 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
     auto group = std::find_if(groups.begin(), groups.end(), [&](const ParamGroup& candidate) {
       return candidate.base_lr == lr && candidate.weight_decay == decay;
     });
-    if (group == groups.end()) {
-      groups.push_back({.base_lr = lr, .lr = lr, .weight_decay = decay});
-      group = std::prev(groups.end());
-    }
+    if (group == groups.end())
+      group = groups.insert(group, ParamGroup{.base_lr = lr, .lr = lr, .weight_decay = decay});
     group->names.push_back(parameter.name);
     group->params.push_back(parameter.tensor);
   }
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw ConfigError(unused(parameters, common.groups[i], i));
+  if (groups.empty()) groups.push_back({.base_lr = common.lr, .lr = common.lr});  // it has the rate alone
   return groups;
 }
 

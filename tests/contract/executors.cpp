@@ -49,6 +49,12 @@ std::vector<Mode> modes_of(const ManifestData& executor) {
 
 }  // namespace
 
+std::string without_executor(std::string text) {
+  const std::size_t at = text.find("[executor]\n");
+  if (at != std::string::npos) text.erase(at, std::min(text.find("\n[", at), text.size() - 1) + 1 - at);
+  return text;
+}
+
 const std::vector<Mode>& modes() {
   static const std::vector<Mode> found = [] {
     std::vector<Mode> all;

@@ -23,6 +23,9 @@ struct Mode {
   std::string table() const { return "[executor]\ntype = \"" + executor + "\"\n" + options; }
 };
 
+/// A run file without a table of its executor, as those of some surroundings have one.
+std::string without_executor(std::string text);
+
 /// By the first choice of words that each manifest has, and a few that no word makes.
 const std::vector<Mode>& modes();
 

@@ -141,7 +141,7 @@ struct Finding {
 
 std::string run_text(const HostRun& run, const Case& which, const std::string& executor,
                      const std::string& place) {
-  std::string text = run.text();
+  std::string text = without_executor(run.text());
   // Sinks and records of tensors as by default: what they leave is compared, too.
   for (const std::string off : {"sinks = []\n", "save = false\n"})
     if (const std::size_t at = text.find(off); at != std::string::npos) text.erase(at, off.size());
@@ -371,15 +371,20 @@ Accepted accepted(const Case& which, References& references) {
   if (refusal.verdict != Verdict::beside || which.beside != nullptr) return {std::nullopt, refusal};
   std::string reasons;
   int left = most_runs;
-  return {check::find_run(
-              *which.plugin, materials(),
-              [&](const HostRun& run) {
-                if (--left < 0) return std::string("no");
-                const bool trains = resolved(run).config && references.of(run, which).end.ended();
-                return std::string(trains ? "" : "no");
-              },
-              reasons),
-          refusal};
+  return {
+      check::find_run(
+          *which.plugin, materials(),
+          [&](const HostRun& run) {
+            if (--left < 0) return std::string("no");
+            const bool trains =
+                resolved(run).config &&
+                (run.host->executor.empty()
+                     ? references.of(run, which).end.ended()
+                     : train(*Folder(run, which, which.mode->table()), which).ended());  // no other trains it
+            return std::string(trains ? "" : "no");
+          },
+          reasons),
+      refusal};
 }
 
 /// With what `eager` comes to.

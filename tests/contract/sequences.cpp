@@ -175,7 +175,7 @@ class Subject {
     std::vector<std::string> sets = sets_;
     sets.push_back("trainer.precision=" + std::string(dice_.one_of(precisions)));
     const contract::Mode& mode = dice_.one_of(modes());
-    return !take(text_ + mode.table(), sets) || mode.fires_all;
+    return !take(without_executor(text_) + mode.table(), sets) || mode.fires_all;
   }
   bool take(const std::string& text, const std::vector<std::string>& sets) {
     if (!resolve(text, sets, ranks_).config || Apart(text).check(sets, ranks_) != 0) return false;

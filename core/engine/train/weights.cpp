@@ -17,10 +17,12 @@ bool chosen(const std::string& name, const std::vector<std::string>& patterns) {
          });
 }
 
-/// Returns true for equal types; float and double convert to each other.
-bool same_numbers(at::ScalarType a, at::ScalarType b) {
+/// Float and double convert to each other; bytes that a network grows (mixins/grows.hpp) are of any length.
+bool takes(const at::Tensor& to, const at::Tensor& from) {
   const auto wide = [](at::ScalarType type) { return type == at::kFloat || type == at::kDouble; };
-  return a == b || (wide(a) && wide(b));
+  const at::ScalarType own = to.scalar_type(), given = from.scalar_type();
+  const bool grown = own == at::kByte && to.dim() == 1 && from.dim() == 1;
+  return (grown || to.sizes() == from.sizes()) && (own == given || (wide(own) && wide(given)));
 }
 
 }  // namespace
@@ -36,8 +38,7 @@ void copy_weights(const std::vector<NamedTensor>& to, const std::vector<NamedTen
     if (found == given.end())
       throw ConfigError(source + " lacks \"" + each.name + "\", which the model needs");
     const at::Tensor& tensor = *found->second;
-    if (tensor.sizes() != each.tensor.sizes() ||
-        !same_numbers(tensor.scalar_type(), each.tensor.scalar_type()))
+    if (!takes(each.tensor, tensor))
       throw ConfigError(source + ": \"" + each.name + "\" is " + tensor.toString() + " of " +
                         c10::str(tensor.sizes()) + ", the model's is " + each.tensor.toString() + " of " +
                         c10::str(each.tensor.sizes()));
@@ -49,7 +50,8 @@ void copy_weights(const std::vector<NamedTensor>& to, const std::vector<NamedTen
     throw ConfigError(source + " holds \"" + std::string(given.begin()->first) +
                       "\", which the model does not have");
   const at::NoGradGuard no_grad;
-  for (auto& [target, tensor] : pairs) target.copy_(*tensor);
+  for (auto& [target, tensor] : pairs)
+    (target.sizes() == tensor->sizes() ? target : target.resize_(tensor->sizes())).copy_(*tensor);
 }
 
 }  // namespace trainyard::train

@@ -3,9 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "core/engine/save/load.hpp"
 #include "core/engine/train/run.hpp"
-#include "core/engine/train/weights.hpp"
 #include "core/engine/verbs/terminal.hpp"
 #include "core/rundir/as_left.hpp"
 #include "core/rundir/folder.hpp"
@@ -20,7 +18,7 @@ int evaluate_command(const config::RunConfig& given, const plugins::Registry& re
   Run run(config, registry, to_terminal(), nullptr, report::learned_beside(path));
   run.build_model();
   Loop& loop = run.build_loop({});
-  copy_weights(run.states().weights(), checkpoint::load_weights(path), path);
+  run.states().load_weights(path);
   std::map<std::string, double, std::less<>> values;
   for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));
   if (json) {

@@ -52,7 +52,7 @@ void RunWorkshop::load_weights(const std::string& path) {
     throw DataError(path +
                     ": there are no weights: train first (trainyard train), or name some with --weights");
   if (!std::filesystem::is_directory(path)) {
-    copy_weights(run_.states().weights(), checkpoint::load_weights(path), path);
+    run_.states().load_weights(path);
     // The run's newest checkpoint holds the state of its plugins.
     const auto kept = checkpoint::list(std::filesystem::path(path).parent_path() / "checkpoints");
     if (!kept.empty()) loaded_ = checkpoint::load(kept.back());

@@ -441,6 +441,7 @@ class Manifest : public Fields<Options> {
   ///   "free_rows"  of a dataset: its batches have inputs without one row a sample (Rows)
   ///   "batch_norm"       of a model: it normalises over the batch
   ///   "tied_weights"     of a model: several of its layers share weights
+  ///   "grows"          of a model: its networks grow (mixins/grows.hpp)
   ///   "sharded_rows"   of a model: its tables lie in parts on the ranks
   ///   "momentum"         of an optimizer: it has momentum (Optimizer::has_momentum)
   ///   "sparse_rows"      of an optimizer: it takes sparse gradients (Optimizer::step)
