@@ -17,9 +17,13 @@ keep_last = 3
 
 class Killed(KilledTest):
     def test_a_killed_run_ends_with_the_same_bits(self):
-        text = TREES.replace("seed = 3", 'seed = 3\nresume = "auto"') + KILLER
-        whole = self.whole(text)
-        self.assertEqual(self.killed(text, "batch_end 1", "before_step 6", "after_checkpoint 8", "eval_batch_end 9"), whole)
+        trees = TREES.replace("seed = 3", 'seed = 3\nresume = "auto"') + KILLER
+        constants = trees.replace('type = "trees"\nmax_leaves = 5\nrow_sample = 0.8\ncolumn_sample = 0.5', 'type = "constants"')
+        for text in (trees, constants):  # the host knows neither
+            whole = self.whole(text)
+            self.assertEqual(self.killed(text, "batch_end 1", "before_step 6", "after_checkpoint 8", "eval_batch_end 9"), whole)
+        floats, rounds, classes = 4, 12, 3
+        self.assertEqual(len(tensors(self.folder / "runs/small/model.safetensors")["constants"]), floats * rounds * classes)
 
 
 class BoostedTrees(HostTest):
