@@ -7,13 +7,13 @@ namespace {
 
 using namespace trainyard;
 
-class Threaded final : public Study {
+class ThreadedStudy final : public Study {
  public:
   struct Options {};
   static void describe(Manifest<Options>& m) {
     m.name("threaded").version("1.0.0").summary("One trial, beside a thread.");
   }
-  explicit Threaded(const Options&)
+  explicit ThreadedStudy(const Options&)
       : thread_([](const std::stop_token& stop) {
           while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }) {}
@@ -39,4 +39,4 @@ class Threaded final : public Study {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Threaded)
+TRAINYARD_PLUGIN(ThreadedStudy)

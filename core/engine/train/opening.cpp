@@ -183,10 +183,10 @@ Split Opening::split(const std::string& name, bool whole) {
   ActivePlugin* const sampler = name == "train" ? &layer_.plugin("data.sampler") : nullptr;
   if (sampler != nullptr) {
     const std::int64_t samples = guarded(sampler->slot(), 0, [&] { return sampler->as<Sampler>().size(); });
-    if (batch.batch_size > samples)
+    if (batch.batch_size > samples && run_.world != nullptr)
       throw ConfigError("data.train.batch_size = " + std::to_string(batch.batch_size) + " is more than the " +
                         std::to_string(samples) +
-                        " samples of an epoch: no step would ever see a whole batch; make it " +
+                        " samples of an epoch, of which each rank has a part; make it " +
                         std::to_string(samples) + " or less");
   }
   ActivePlugin& loss = layer_.plugin("loss");

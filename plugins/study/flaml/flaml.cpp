@@ -260,6 +260,8 @@ class Flaml final : public Study {
   void grow(Learner& learner);
   Parts parts(const Configuration& of) const;
   StudyTrial plain_trial(const Configuration& of) const;
+  ResultTable configurations() const;
+  ResultPlot::Series progress(std::size_t learner, ResultTable& learners) const;
   std::string seconds_for(const Configuration& of) const;
   double rows_of(const Configuration& of) const {
     return holdout_ && !is_owned() ? holdout_->rows_of(of.folds) : rows_;
@@ -538,8 +540,8 @@ std::optional<StudyTrial> Flaml::final_trial() {
   return trial;
 }
 
-StudyResult Flaml::result() const {
-  StudyResult result;
+/// Returns the table of all configurations, the best first.
+ResultTable Flaml::configurations() const {
   std::vector<std::pair<double, std::size_t>> order;
   for (const auto& [number, each] : ended_)
     order.emplace_back(each.failed() ? LearnerRecord::infinity : error_of(metric_of(each)), number);
@@ -547,22 +549,48 @@ StudyResult Flaml::result() const {
   const std::string judged = is_owned()      ? "the validation split of the run file"
                              : takes_folds() ? std::to_string(trials_each_) + " folds, mean of them"
                                              : "a tenth that is held out";
-  ResultTable all{.title = std::to_string(ended_.size()) + " configurations by " + common.metric +
-                           ", the best first; judged on " + judged + ", by which they were chosen as well",
-                  .columns = {"trial", "learner", "values", "samples", common.metric, cost_name()},
-                  .rows = {}};
+  ResultTable table{.title = std::to_string(ended_.size()) + " configurations by " + common.metric +
+                             ", the best first; judged on " + judged + ", by which they were chosen as well",
+                    .columns = {"trial", "learner", "values", "samples", common.metric, cost_name()},
+                    .rows = {}};
   for (const auto& [error, number] : order) {
     const Configuration& each = ended_.at(number);
     const StudyTrial trial = plain_trial(each);
     ResultCell found =
         each.failed() ? ResultCell{"failed", {}, {}} : studies::cell({metric_of(each), studies::nan});
-    all.rows.push_back({{studies::number_name(number), {}, {}},
-                        {trial.labels[0].second, {}, {}},
-                        {trial.labels[1].second, {}, {}},
-                        {lib::printed("%.0f", rows_of(each)), rows_of(each), {}},
-                        std::move(found),
-                        {studies::printed("%.4g", each.cost), each.cost, {}}});
+    table.rows.push_back({{studies::number_name(number), {}, {}},
+                          {trial.labels[0].second, {}, {}},
+                          {trial.labels[1].second, {}, {}},
+                          {lib::printed("%.0f", rows_of(each)), rows_of(each), {}},
+                          std::move(found),
+                          {studies::printed("%.4g", each.cost), each.cost, {}}});
   }
+  return table;
+}
+
+/// Returns the best metric of a learner by what the study had cost, and adds the learner's row to a table.
+ResultPlot::Series Flaml::progress(std::size_t learner, ResultTable& learners) const {
+  std::vector<const Configuration*> by_time;
+  for (const auto& [number, each] : ended_)
+    if (each.learner == learner) by_time.push_back(&each);
+  std::ranges::stable_sort(by_time, {}, &Configuration::ended_at);
+  ResultPlot::Series best{.name = learners_[learner].name, .points = {}};
+  double cost = 0.0, least = LearnerRecord::infinity, metric = studies::nan;
+  for (const Configuration* each : by_time) {
+    cost += each->cost;
+    if (each->failed() || error_of(metric_of(*each)) >= least) continue;
+    metric = metric_of(*each);
+    least = error_of(metric);
+    best.points.push_back({each->ended_at, metric, 0.0});
+  }
+  learners.rows.push_back({{learners_[learner].name, {}, {}},
+                           {std::to_string(by_time.size()), static_cast<double>(by_time.size()), {}},
+                           {studies::printed("%.4g", cost), cost, {}},
+                           studies::cell({metric, studies::nan})});
+  return best;
+}
+
+StudyResult Flaml::result() const {
   const std::string last =
       retrained_ ? "; trained on all samples, in the run best: " + studies::number_name(*retrained_) : "";
   ResultTable learners{.title = "What each learner had, and found" + last,
@@ -574,29 +602,11 @@ StudyResult Flaml::result() const {
                      .places = {},
                      .log_x = false,
                      .series = {}};
-  for (std::size_t i = 0; i < learners_.size(); ++i) {
-    ResultPlot::Series best{.name = learners_[i].name, .points = {}};
-    double cost = 0.0, least = LearnerRecord::infinity, metric = studies::nan;
-    std::int64_t count = 0;
-    std::vector<const Configuration*> by_time;
-    for (const auto& [number, each] : ended_)
-      if (each.learner == i) by_time.push_back(&each);
-    std::ranges::stable_sort(by_time, {}, &Configuration::ended_at);
-    for (const Configuration* each : by_time) {
-      cost += each->cost;
-      ++count;
-      if (each->failed() || error_of(metric_of(*each)) >= least) continue;
-      metric = metric_of(*each);
-      least = error_of(metric);
-      best.points.push_back({each->ended_at, metric, 0.0});
-    }
-    learners.rows.push_back({{learners_[i].name, {}, {}},
-                             {std::to_string(count), static_cast<double>(count), {}},
-                             {studies::printed("%.4g", cost), cost, {}},
-                             studies::cell({metric, studies::nan})});
-    if (!best.points.empty()) anytime.series.push_back(std::move(best));
-  }
-  result.tables = {std::move(all), std::move(learners)};
+  for (std::size_t i = 0; i < learners_.size(); ++i)
+    if (ResultPlot::Series best = progress(i, learners); !best.points.empty())
+      anytime.series.push_back(std::move(best));
+  StudyResult result;
+  result.tables = {configurations(), std::move(learners)};
   result.plots = {std::move(anytime)};
   if (best_) result.best.push_back({"", plain_trial(ended_.at(*best_))});
   return result;
