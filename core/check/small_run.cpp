@@ -55,13 +55,14 @@ std::vector<std::string> as_part(const std::vector<OptionSpec>& options, const S
   return texts;
 }
 
-/// Adds one option that is not required: a switch flipped, or a file.
+/// Adds one option that is not required: a switch flipped, a file, or a list of sizes.
 std::vector<std::string> with_one_more(const std::string& filling, const plugins::PluginFile& plugin,
                                        const Surroundings& host, const Materials& materials) {
   std::vector<std::string> tries;
   for (const OptionSpec& option : plugin.manifest.options) {
-    const bool flag = option.type == OptionType::boolean && option.fallback;
-    if (option.required || option.list || !(flag || option.file)) continue;
+    const bool flag = option.type == OptionType::boolean && option.fallback && !option.list;
+    if (option.required || !(flag || (option.list ? option.type == OptionType::integer : option.file)))
+      continue;
     for (const std::string& value : candidates(option, host, materials))
       if (!flag || value != (option.fallback->as<bool>() ? "true" : "false"))
         tries.push_back(filling + option.name + " = " + value + "\n");

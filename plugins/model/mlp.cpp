@@ -31,6 +31,7 @@ class Mlp final : public Model {
   explicit Mlp(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
+    models::require_floating(context.schema);
     if (options_.hidden.has_value() == !options_.layers.empty())
       throw ConfigError("model has " +
                         std::string(options_.hidden ? "both `layers` and" : "neither `layers` nor") +
@@ -40,7 +41,6 @@ class Mlp final : public Model {
     if (!options_.hidden && widths.size() < 2)
       throw ConfigError("model.layers has " + std::to_string(widths.size()) +
                         " widths, needs two or more: the data's features, hidden widths, the outputs");
-    models::require_floating(context.schema);
 
     GraphBuilder b(context.schema, context.seed);
     ValueId x = b.input();

@@ -360,6 +360,18 @@ class Learners(StudyTest):
         self.write("tiny.toml", FLAML)
         self.assertIn('learner "deep" has no [data.val]', self.study(code=2).stderr)
 
+    def test_changes_of_the_command_line_are_those_of_all_trials(self):
+        rows = (self.folder / "rows.toml").read_text()
+        self.write("others.csv", (self.folder / "rows.csv").read_text())
+        self.write("one.toml", 'schema = 1\n[vars]\nfile = "rows.csv"\n' + rows.replace("schema = 1\n", "").replace('"rows.csv"', '"${vars.file}"') +
+                   '[study]\ntype = "random"\nmetric = "val/loss"\ntrials = 2\nset = ["optimizer.weight_decay=0.25"]\n' +
+                   SPACE.split(", { key = \"model")[0] + "]\n")
+        self.study("--set", "vars.file=others.csv", "--set", "run.seed=9", "--set", "study.budget=1ep", name="one.toml")
+        for trial in ("runs/0000/config.toml", "runs/0001/config.toml", "best.toml"):
+            config = tomllib.loads((self.folder / "out/one" / trial).read_text())
+            self.assertTrue(config["data"]["path"].endswith("/others.csv"), trial)
+            self.assertEqual((config["run"]["seed"], config["optimizer"]["weight_decay"], config["trainer"]["max_duration"]), (9, 0.25, "1ep"))
+
     def test_a_search_is_swapped_for_another_one_which_goes_on_with_what_was_found(self):
         text = '[study]\ntype = "cfo"\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\ntrials = {}\nbudget = "1ep"\n' + SPACE
         tried = {}

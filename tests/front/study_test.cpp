@@ -756,8 +756,11 @@ TEST_CASE("a search goes on with what another one found, tries nothing twice, an
   CHECK((first.set[0] == best().set[0] && first.set[1] == best().set[1]));
 }
 
-TEST_CASE("flaml refuses what has no end, or learners of one name", "[study]") {
+TEST_CASE("flaml refuses what has no end, learners of one name, or fewer samples than folds", "[study]") {
+  const auto few = study("flaml", two_learners + "trials = 5\n");
+  CHECK_THROWS_WITH(judged(*few, 3, bowl), Catch::Contains("3 samples, which make no 5 folds"));
   CHECK_THROWS_WITH(study("flaml", two_learners), Catch::Contains("there is no end"));
+  CHECK_THROWS_WITH(study("flaml", "learners = []\ntrials = 1\n"), Catch::Contains("there is no learner"));
   CHECK_THROWS_WITH(study("flaml", two_learners + "time = \"3ep\"\n"),
                     Catch::Contains("time = \"3ep\" is no time"));
   std::string twice = two_learners;

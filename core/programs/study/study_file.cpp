@@ -85,6 +85,17 @@ bool needs_engine(const std::string& path) {
          names.find("libc10") != std::string::npos;
 }
 
+/// Returns the changes of the run file that all trials have: those of the command line that are no study's, and
+/// the study's own.
+Value changes_of_trials(const std::vector<std::string>& given, const Table& study) {
+  Array all;
+  for (const std::string& change : given)
+    if (!change.starts_with("study.")) all.emplace_back(change);
+  if (const Value* const own = study.find("set"))
+    for (const Value& change : own->as<Array>()) all.push_back(change);
+  return Value(std::move(all));
+}
+
 /// Reads the options that every study has as the plugin will.
 StudyOptions common_of(const Table& options) {
   StudyOptions common;
@@ -110,8 +121,10 @@ std::optional<StudyFile> read_study_file(const StudyFileOptions& options) {
   if (itself) findings = config::resolve(std::move(document), registry).findings;  // all has to be valid
   print(findings, options.json);
   if (!checked || findings.failed()) return std::nullopt;
-  if (itself)
+  if (itself) {
     checked->options.set("run", Value(std::filesystem::absolute(options.file).lexically_normal().string()));
+    checked->options.set("set", changes_of_trials(options.sets, checked->options));
+  }
   StudyFile file{.name = std::filesystem::path(options.file).stem().string(),
                  .plugin = *checked->filling.plugin,
                  .options = {},

@@ -16,12 +16,12 @@
 #include <trainyard/random.hpp>
 #include <trainyard/study.hpp>
 
+#include "../cost.hpp"
+#include "../frugal_search.hpp"
+#include "../guided.hpp"
 #include "learner_choice.hpp"
 #include "lib/printed.hpp"
 #include "resampling.hpp"
-#include "study/cost.hpp"
-#include "study/frugal_search.hpp"
-#include "study/guided.hpp"
 
 namespace studies {
 
@@ -156,6 +156,8 @@ class Flaml final : public Study {
   explicit Flaml(const Options& options) : options_(options) {}
 
   void open(const Resolve& resolve) override {
+    if (options_.learners.empty())
+      throw ConfigError("there is no learner: say learners = [{ name, run, space }]");
     if (!options_.time && options_.trials == 0)
       throw ConfigError("there is no end: say time = \"60s\", or trials = 100");
     if (options_.time && options_.time->unit != Duration::Unit::seconds)
@@ -237,7 +239,6 @@ class Flaml final : public Study {
   double error_of(double metric) const { return common.goal == StudyGoal::max ? 1.0 - metric : metric; }
   double metric_of(const Configuration& of) const { return of.sum / trials_each_; }
   double left() const { return options_.time ? options_.time->count - elapsed_ : LearnerRecord::infinity; }
-  bool is_owned() const { return is_owned_; }
   bool takes_folds() const { return trials_each_ > 1; }
   std::string cost_name() const {
     constexpr const char* names[] = {"seconds", "processor seconds", "steps"};
@@ -246,7 +247,7 @@ class Flaml final : public Study {
 
   bool is_over() const;
   bool keeps_time() const {
-    return options_.retrain == studies::Retrain::budget && options_.time && !is_owned();
+    return options_.retrain == studies::Retrain::budget && options_.time && !is_owned_;
   }
   double seconds_to_train(const Configuration& of) const;
   std::optional<std::size_t> best_to_train() const;
@@ -264,7 +265,7 @@ class Flaml final : public Study {
   ResultPlot::Series progress(std::size_t learner, ResultTable& learners) const;
   std::string seconds_for(const Configuration& of) const;
   double rows_of(const Configuration& of) const {
-    return holdout_ && !is_owned() ? holdout_->rows_of(of.folds) : rows_;
+    return holdout_ && !is_owned_ ? holdout_->rows_of(of.folds) : rows_;
   }
 
   Options options_;
@@ -390,10 +391,10 @@ bool Flaml::fits(const Learner& learner) const {
 
 /// Returns what a learner tries next; with more samples, once nothing better was found for four times what the best cost.
 std::optional<Values> Flaml::proposed(Learner& learner) {
-  const bool may_grow = holdout_ && !is_owned() && learner.folds < holdout_->most();
+  const bool may_grow = holdout_ && !is_owned_ && learner.folds < holdout_->most();
   if (may_grow && learner.cost_since > 0.0 && learner.cost_since >= studies::more_rows * learner.cost_at_best)
     grow(learner);
-  const bool is_full = !holdout_ || is_owned() || learner.folds == holdout_->most();
+  const bool is_full = !holdout_ || is_owned_ || learner.folds == holdout_->most();
   std::optional<Values> values = learner.search->next(0, is_full);
   if (!values && !is_full) {
     grow(learner);
@@ -461,9 +462,9 @@ StudyTrial Flaml::trial(std::size_t number, Configuration& of) {
   trial.name = studies::number_name(number);
   trial.panel = common.metric;
   trial.series = learners_[of.learner].name;
-  const bool is_fold = takes_folds() || (!is_known_ && !is_owned());
+  const bool is_fold = takes_folds() || (!is_known_ && !is_owned_);
   if (is_fold) trial.name += "/fold " + std::to_string(of.given);
-  if (!is_owned()) {
+  if (!is_owned_) {
     const Parts parts = this->parts(of);
     trial.set.push_back("data.train.take=" + parts.train);
     trial.set.push_back("data.val.take=" + parts.val);
@@ -479,7 +480,10 @@ StudyTrial Flaml::trial(std::size_t number, Configuration& of) {
 /// Returns whether it does.
 bool Flaml::learn_of_data(const TrialOutcome& outcome, Configuration& of) {
   is_known_ = true;
-  if (is_owned()) {
+  if (!is_owned_ && outcome.rows < options_.folds)
+    throw ConfigError("the data has " + std::to_string(outcome.rows) + " samples, which make no " +
+                      std::to_string(options_.folds) + " folds: give it more, or `folds` less");
+  if (is_owned_) {
     rows_ = static_cast<double>(outcome.rows);
     return true;
   }
@@ -530,7 +534,7 @@ void Flaml::end(std::size_t number) {
 
 /// Returns the training of the best configuration on all samples.
 std::optional<StudyTrial> Flaml::final_trial() {
-  if (retrained_ || options_.retrain == studies::Retrain::none || is_owned()) return std::nullopt;
+  if (retrained_ || options_.retrain == studies::Retrain::none || is_owned_) return std::nullopt;
   retrained_ = best_to_train();
   if (!retrained_) return std::nullopt;
   StudyTrial trial = plain_trial(ended_.at(*retrained_));
@@ -546,7 +550,7 @@ ResultTable Flaml::configurations() const {
   for (const auto& [number, each] : ended_)
     order.emplace_back(each.failed() ? LearnerRecord::infinity : error_of(metric_of(each)), number);
   std::ranges::sort(order);
-  const std::string judged = is_owned()      ? "the validation split of the run file"
+  const std::string judged = is_owned_       ? "the validation split of the run file"
                              : takes_folds() ? std::to_string(trials_each_) + " folds, mean of them"
                                              : "a tenth that is held out";
   ResultTable table{.title = std::to_string(ended_.size()) + " configurations by " + common.metric +
