@@ -144,8 +144,11 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
       }
       // Layers of a network are the most likely; otherwise the required fields are filled.
       const std::string outputs = host.widths.substr(host.widths.rfind(' ') + 1, host.widths.size());
-      std::vector<std::string> texts = {"{ type = \"flatten\" }, { type = \"linear\", out = " +
-                                        outputs.substr(0, outputs.size() - 1) + " }"};
+      std::vector<std::string> texts;
+      if (option.fields.empty() ||
+          std::ranges::find(option.fields, "type", &OptionSpec::name) != option.fields.end())
+        texts.push_back("{ type = \"flatten\" }, { type = \"linear\", out = " +
+                        outputs.substr(0, outputs.size() - 1) + " }");
       for (const std::string& filling : fillings(option.fields, host, materials, 4)) {
         std::string line = filling.substr(0, filling.empty() ? 0 : filling.size() - 1);
         std::replace(line.begin(), line.end(), '\n', ',');

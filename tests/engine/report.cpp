@@ -81,6 +81,8 @@ RunResult good_result() {
           .steps = 120,
           .epochs = 2,
           .samples = 7646,
+          .rows = 3823,
+          .values = 64,
           .seconds = 1.5,
           .metrics = {{"val/accuracy", 0.97}, {"val/loss", std::numeric_limits<double>::quiet_NaN()}},
           .model_digest = "ab12",
@@ -256,6 +258,7 @@ TEST_CASE("a run's folder holds the configuration, the journal and the result") 
   const Json result = Json::parse(test::read_file(path + "/result.json"));
   CHECK(result == Json::parse(R"({
     "status": "completed", "exit_code": 0, "steps": 120, "epochs": 2, "samples": 7646, "weights_step": 0, "seconds": 1.5,
+    "data": {"rows": 3823, "values": 64},
     "metrics": {"val/accuracy": 0.97, "val/loss": "nan"},
     "digest": {"model": "ab12", "optimizer": "cd34"},
     "plugins": [{"name": "adamw", "kind": "optimizer", "version": "1.0.0", "digest": "ef56", "seconds": 0.25,

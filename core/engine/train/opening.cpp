@@ -181,6 +181,16 @@ Split Opening::split(const std::string& name, bool whole) {
   check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
   Split made{&dataset, view_of(name, dataset), nullptr};
   ActivePlugin* const sampler = name == "train" ? &layer_.plugin("data.sampler") : nullptr;
+  if (sampler != nullptr) {
+    const std::int64_t samples = guarded(sampler->slot(), 0, [&] { return sampler->as<Sampler>().size(); });
+    const auto& features = layer_.plugin("model").manifest().provides;
+    const bool takes_all = std::ranges::find(features, "grows") != features.end();
+    if (batch.batch_size > samples && !takes_all)
+      throw ConfigError("data.train.batch_size = " + std::to_string(batch.batch_size) + " is more than the " +
+                        std::to_string(samples) +
+                        " samples of an epoch: no step would ever see a whole batch; make it " +
+                        std::to_string(samples) + " or less");
+  }
   ActivePlugin& loss = layer_.plugin("loss");
   int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
   // In evaluations each rank has its own batches; of a step a part, or all of it in equal micro-batches.

@@ -123,9 +123,6 @@ void Run::open_data() {
                  .samples_per_epoch = loader.samples_per_epoch(),
                  .samples_per_step = std::min(config.train.batch_size, loader.samples_per_epoch()),
                  .tokens_per_sample = live_.schema.tokens_per_sample};
-  if (config.train.batch_size > live_.scale.samples_per_step)
-    warn("data.train.batch_size = " + std::to_string(config.train.batch_size) + " is more than the " +
-         std::to_string(live_.scale.samples_per_step) + " samples of an epoch: a step takes them all");
   if (config.trainer.max_duration.unit != Duration::Unit::seconds)
     live_.scale.total_steps = in_steps(config.trainer.max_duration, live_.scale, "trainer.max_duration");
 }
