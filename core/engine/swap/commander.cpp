@@ -56,6 +56,10 @@ void Commander::start(const std::shared_ptr<Job>& job) {
   tasks_.add([this, job] {
     try {
       job->prepared = swaps_.prepare(job->entry.swaps);
+      if (job->command && job->prepared->text().empty())
+        throw ConfigError(config::text(job->entry.swaps) +
+                          ": its slot was left out when the run began, as the plugin is in quarantine: stop "
+                          "the run and resume it, which takes a plugin that was mended");
     } catch (...) {
       job->error = std::current_exception();
     }

@@ -119,13 +119,7 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (resolution.config) {
     config::keep_training(*resolution.config);
     std::erase_if(resolution.config->slots, [&](const config::SlotConfig& slot) {
-      if (std::ranges::find(live_.left_out, slot.slot) == live_.left_out.end()) return false;
-      for (const config::SwapRequest& each : swaps)
-        if (config::replaces(each.slot, slot))
-          throw ConfigError("[" + each.slot +
-                            "] was left out when the run began, as its plugin is in quarantine: "
-                            "stop the run and resume it, which takes a plugin that was mended");
-      return true;
+      return std::ranges::find(live_.left_out, slot.slot) != live_.left_out.end();
     });
     control::leave_out(*resolution.config, registry, live_.quarantined);
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
