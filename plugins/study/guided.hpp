@@ -146,7 +146,7 @@ class Guided : public Search {
   }
 
   std::optional<trainyard::StudyTrial> next(int running) override {
-    if (left() == 0) return std::nullopt;
+    if (left() <= 0) return std::nullopt;  // others may have tried more
     const std::optional<Values> values = propose(running);
     if (!values) return std::nullopt;
     Point point;
