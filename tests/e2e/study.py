@@ -389,6 +389,16 @@ class Learners(StudyTest):
                 self.assertEqual({trial: times[trial] for trial in tried}, tried)  # none was trained again
                 self.assertEqual(len({(row["optimizer.lr"], row["model.layers"]) for row in runs}), 11)
             tried = times
+        # Back again: what `random` has put in the place of trials of cfo is not taken for these, nor what another run file gave.
+        self.write("tiny.toml", text.replace("{}", "7"))
+        for seed in (3, 4):
+            self.write("small.toml", SMALL.replace("seed = 3", f"seed = {seed}"))
+            self.study("--jobs", "1")
+            for row in self.runs():
+                self.assertEqual(self.result(f"out/tiny/runs/{row['trial']}")["metrics"]["val/loss"], float(row["val/loss"]), row)
+                config = tomllib.loads((self.folder / f"out/tiny/runs/{row['trial']}/config.toml").read_text())
+                self.assertAlmostEqual(config["optimizer"]["lr"], float(row["optimizer.lr"]))
+                self.assertEqual(config["run"]["seed"], seed)
         # One that was killed in the middle of what came after the swap goes on as it was.
         self.write("tiny.toml", text.replace("{}", "12").replace("cfo", "blendsearch") + 'cost = "steps"\n')
         self.study("--jobs", "1")
@@ -409,6 +419,8 @@ class Copies(StudyTest):
         try:
             self.until(lambda: any(self.folder.glob("out/tiny/runs/*/metrics.jsonl")))
             children = pathlib.Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
+            for child in children:  # else a trial that outlives the study would hold its ledger
+                self.assertFalse([file for file in map(os.readlink, pathlib.Path(f"/proc/{child}/fd").iterdir()) if "ledger" in file])
             return {os.readlink(f"/proc/{child}/exe").rsplit("/", 1)[1] for child in children}
         finally:
             study.send_signal(signal.SIGTERM)
@@ -421,6 +433,20 @@ class Copies(StudyTest):
         self.write("tiny.toml", head + 'type = "threaded"\n')
         shutil.rmtree(self.folder / "out")
         self.assertEqual(self.programs("--plugins", str(BUILD / "tests/faulty")), {"trainyard"})
+
+
+    def test_trials_end_with_a_study_that_is_killed(self):
+        self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        self.write("tiny.toml", '[study]\nrun = "small.toml"\nmetric = "val/loss"\ntype = "random"\ntrials = 2\n' + SPACE)
+        study = subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", "2"), cwd=self.folder, env=self.environment(),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.until(lambda: any(self.folder.glob("out/tiny/runs/*/metrics.jsonl")))
+        children = pathlib.Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
+        study.kill()
+        study.wait()
+        self.assertTrue(children)
+        going = lambda child: pathlib.Path(f"/proc/{child}/stat").exists() and pathlib.Path(f"/proc/{child}/stat").read_text().split()[2] != "Z"
+        self.until(lambda: not any(map(going, children)))
 
 
 class Killed(StudyTest):

@@ -159,7 +159,15 @@ bool StudyRun::replay() {
 void StudyRun::take_over() {
   std::vector<LedgerEntry> kept, started;
   for (LedgerEntry entry : ledger_.entries()) {
-    if (entry.what == What::start) started.push_back(entry);
+    if (entry.what == What::start) {
+      const std::string& name = entry.key.trial;
+      const auto has_name = [&](const LedgerEntry& each) { return each.key.trial == name; };
+      // Its run has taken the folder of what was known by that name, as in take_known.
+      if (std::ranges::find(kept, entry.key, &LedgerEntry::key) == kept.end() &&
+          std::ranges::none_of(started, has_name))
+        std::erase_if(kept, has_name);
+      started.push_back(entry);
+    }
     if (entry.what == What::start || entry.outcome.end == TrialOutcome::End::failed) continue;
     const auto start = std::ranges::find(started, entry.key, &LedgerEntry::key);
     if (entry.what == What::end && start != started.end()) {
