@@ -32,7 +32,7 @@ class FrugalSearch {
       if (running > 0) return std::nullopt;
       search.again = false;
       const Values best = search.flow->best();
-      return open(std::move(search), {best, 0.0, again});
+      return open(std::move(search), {best, 0.0, retried});
     }
     for (int known = 0; known < most_known; ++known) {
       if (!search.flow) {
@@ -78,7 +78,7 @@ class FrugalSearch {
     errors_[values] = error;
     const Open of = open_.extract(values).mapped();
     if (of.search != search_.begun) return;  // that search is over
-    if (of.proposal.incumbent == again) return search_.flow->restate(error);
+    if (of.proposal.incumbent == retried) return search_.flow->restate(error);
     if (!search_.flow)
       search_.flow.emplace(knobs_, values, error, random(search_.begun));
     else
@@ -87,7 +87,7 @@ class FrugalSearch {
 
  private:
   static constexpr int most_known = 100'000;  ///< proposals in a row that were tried before
-  static constexpr std::uint64_t again =
+  static constexpr std::uint64_t retried =
       std::numeric_limits<std::uint64_t>::max();  ///< marks the best point, tried again
 
   /// What `next` changes.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,21 @@ inline std::optional<double> number_at(const trainyard::Table& run, std::string_
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
+/// Returns the values that some changes of a run file give the keys of a space; nothing where one is missing.
+inline std::optional<Values> values_in(const std::vector<StartedDimension>& space,
+                                       std::span<const std::string> changes) {
+  Values values;
+  for (const StartedDimension& each : space) {
+    const auto change = std::ranges::find_if(
+        changes, [&](const std::string& one) { return one.starts_with(each.key + "="); });
+    const auto value =
+        change == changes.end() ? std::nullopt : each.value(change->substr(each.key.size() + 1));
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values;
+}
+
 /// Returns the number that a trial has for a name.
 inline std::optional<std::size_t> number_of(const std::string& name) {
   std::size_t number = 0;
@@ -149,10 +165,7 @@ class Guided : public Search {
     if (left() <= 0) return std::nullopt;  // others may have tried more
     const std::optional<Values> values = propose(running);
     if (!values) return std::nullopt;
-    Point point;
-    for (std::size_t i = 0; i < values->size(); ++i)
-      point.emplace_back(options_.space[i].key, options_.space[i].text((*values)[i]));
-    trainyard::StudyTrial trial = add(std::move(point));
+    trainyard::StudyTrial trial = add(point_of(*values));
     tried_.emplace(trial.name, *values);
     return trial;
   }
@@ -165,15 +178,12 @@ class Guided : public Search {
   std::optional<trainyard::StudyTrial> adopt(const trainyard::StudyTrial& trial,
                                              const trainyard::TrialOutcome& outcome) override {
     const std::optional<std::size_t> number = number_of(trial.name);
-    const std::optional<Point> point = point_of(trial);
-    if (!number || !point || tried_.contains(trial.name)) return std::nullopt;
-    Values values;
-    for (std::size_t i = 0; i < point->size(); ++i)
-      values.push_back(*options_.space[i].value((*point)[i].second));
-    trainyard::StudyTrial own = add(*point, *number);
+    const std::optional<Values> values = values_of(trial);
+    if (!number || !values || tried_.contains(trial.name)) return std::nullopt;
+    trainyard::StudyTrial own = add(point_of(*values), *number);
     Search::report(outcome);
-    tried_.emplace(trial.name, values);
-    know(values, error_of(outcome), outcome);
+    tried_.emplace(trial.name, *values);
+    know(*values, error_of(outcome), outcome);
     return own;
   }
 
@@ -194,25 +204,22 @@ class Guided : public Search {
     return -worth(common.goal, value_of(outcome, common.metric));
   }
 
-  /// Returns the point of a trial of this run file whose changes are those of this study, values of all keys of
+  Point point_of(const Values& values) const {
+    Point point;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      point.emplace_back(options_.space[i].key, options_.space[i].text(values[i]));
+    return point;
+  }
+
+  /// Returns the values of a trial of this run file whose changes are those of this study, values of all keys of
   /// the space and nothing else.
-  std::optional<Point> point_of(const trainyard::StudyTrial& trial) const {
+  std::optional<Values> values_of(const trainyard::StudyTrial& trial) const {
     const std::size_t own = common.set.size();
     if (trial.run != common.run || trial.until != options_.budget ||
         trial.set.size() != own + options_.space.size() ||
         !std::equal(common.set.begin(), common.set.end(), trial.set.begin()))
       return std::nullopt;
-    Point point;
-    for (const StartedDimension& each : options_.space) {
-      const auto change =
-          std::ranges::find_if(trial.set.begin() + static_cast<std::ptrdiff_t>(own), trial.set.end(),
-                               [&](const std::string& set) { return set.starts_with(each.key + "="); });
-      if (change == trial.set.end()) return std::nullopt;
-      std::string text = change->substr(each.key.size() + 1);
-      if (!each.value(text)) return std::nullopt;
-      point.emplace_back(each.key, std::move(text));
-    }
-    return point;
+    return values_in(options_.space, std::span(trial.set).subspan(own));
   }
 
   GuidedOptions options_;

@@ -175,7 +175,7 @@ class Flaml final : public Study {
     const double error = error_of(studies::value_of(outcome, common.metric));
     for (Learner& learner : learners_) {
       const std::optional<Values> values =
-          trial.run == learner.run ? values_of(learner, trial.set) : std::nullopt;
+          trial.run == learner.run ? studies::values_in(learner.space, trial.set) : std::nullopt;
       if (!values) continue;
       learner.search->know(*values, error);
       learner.search->try_best_again();
@@ -234,7 +234,6 @@ class Flaml final : public Study {
 
   Learner opened(const LearnerOptions& given, const Resolve& resolve);
   void take_splits(const std::string& learner, const Table& run);
-  static std::optional<Values> values_of(const Learner& learner, const std::vector<std::string>& set);
 
   double error_of(double metric) const { return common.goal == StudyGoal::max ? 1.0 - metric : metric; }
   double metric_of(const Configuration& of) const { return of.sum / trials_each_; }
@@ -341,19 +340,6 @@ void Flaml::take_splits(const std::string& learner, const Table& run) {
                       (is_other ? "other data" : "the data that it trains on") + ", unlike \"" +
                       learners_.front().name + "\", with which it is compared: give all the same data");
   is_owned_ = is_owned;
-}
-
-/// Returns the values that some changes give the keys of a learner's space; nothing where one is missing.
-std::optional<Values> Flaml::values_of(const Learner& learner, const std::vector<std::string>& set) {
-  Values values;
-  for (const studies::StartedDimension& each : learner.space) {
-    const auto change =
-        std::ranges::find_if(set, [&](const std::string& one) { return one.starts_with(each.key + "="); });
-    const auto value = change == set.end() ? std::nullopt : each.value(change->substr(each.key.size() + 1));
-    if (!value) return std::nullopt;
-    values.push_back(*value);
-  }
-  return values;
 }
 
 /// Returns whether the search has ended. Where the last training is to come within its time, it ends early enough for that.
