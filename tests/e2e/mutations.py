@@ -58,7 +58,7 @@ class Mutations(unittest.TestCase):
         (cls.tree / "core").mkdir()
         cls.file = cls.tree / "core/main.cpp"
         cls.file.write_text(TEXT)
-        cls.places, problem = sites.read_unit(cls.tree, {"file": str(cls.file), "command": f"c++ -std=c++20 -c {cls.file} -o main.o"})
+        cls.places, problem = sites.read_file(cls.tree, "core/main.cpp", {"file": str(cls.file), "command": f"c++ -std=c++20 -c {cls.file} -o main.o"})
         assert problem is None, problem
         broken = cls.tree / "broken.cpp"
         broken.write_text(module("mutate").rewritten(TEXT, list(enumerate(cls.places))))

@@ -6,7 +6,6 @@ when the plugin is sealed, so that a switch in the running program cannot change
 """
 import bisect
 import concurrent.futures
-import functools
 import itertools
 import json
 import os
@@ -49,8 +48,10 @@ def calls(node):
 
 
 class File:
+    """Walks what was parsed and collects the places of one file of the tree."""
+
     def __init__(self, tree, path):
-        self.path, self.text = path, (tree / path).read_bytes()
+        self.path, self.text, self.found = path, (tree / path).read_bytes(), []
         self.lines = [0] + [found.end() for found in re.finditer(rb"\n", self.text)]
 
     def line(self, offset):
@@ -62,30 +63,20 @@ class File:
     def slice(self, start, end):
         return self.text[start:end].decode("latin-1")  # a character a byte, as the parser counts
 
-
-class Unit:
-    """Walks one parsed unit and collects the places in the files of the tree that it takes."""
-
-    def __init__(self, files, wanted):
-        self.files, self.wanted, self.found, self.file = files, wanted, [], None
-
     def add(self, kind, start, end, form, broken):
         """form: how the place is rewritten (see mutate); broken: what stands there instead, where the form takes it."""
-        text = self.file.slice(start, end)
+        text = self.slice(start, end)
         if MACRO.search(text) or ("\n" in text and ("//" in text or 'R"' in text)) or not text.strip():
             return
-        self.found.append({"file": self.file.path, "line": self.file.line(start), "kind": kind, "start": start, "end": end,
+        self.found.append({"file": self.path, "line": self.line(start), "kind": kind, "start": start, "end": end,
                            "form": form, "broken": " ".join(broken.split())})
 
-    def top(self, cursor):
+    def top(self, cursor, name):
         for child in cursor.get_children():
-            where = child.location.file
-            path = self.wanted(where.name) if where else None
-            if path is None:
+            if child.location.file is None or child.location.file.name != name:
                 continue
-            self.file = self.files[path]
             if child.kind in (Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL):
-                self.top(child)
+                self.top(child, name)
             else:
                 self.walk(child, None)
 
@@ -95,7 +86,7 @@ class Unit:
                 for child in list(node.get_children())[1:]:
                     self.walk(child, function)
             return
-        if node.kind == Kind.VAR_DECL and re.search(r"\b(constexpr|constinit)\b", self.file.slice(*self.file.of(node)).split("=")[0]):
+        if node.kind == Kind.VAR_DECL and re.search(r"\b(constexpr|constinit)\b", self.slice(*self.of(node)).split("=")[0]):
             return
         if node.kind == Kind.VAR_DECL and (function is None or node.storage_class == cindex.StorageClass.STATIC) and not calls(node):
             return
@@ -121,13 +112,13 @@ class Unit:
     def between(self, first, second):
         """(start, end) of the operator between two operands."""
         start, end = first.extent.end.offset, second.extent.start.offset
-        text = self.file.slice(start, end) if start < end else ""
+        text = self.slice(start, end) if start < end else ""
         found = re.fullmatch(r"\s*(\S+)\s*", text)
         return (start + text.index(found.group(1)), start + text.index(found.group(1)) + len(found.group(1)), found.group(1)) if found else None
 
     def expression(self, node, children):
         kind = node.kind
-        start, end = self.file.of(node)
+        start, end = self.of(node)
         if kind in (Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR) and len(children) == 2:
             self.operator(start, end, self.between(*children))
         elif kind == Kind.CALL_EXPR:
@@ -138,29 +129,29 @@ class Unit:
             else:
                 self.arguments(start, end, arguments)
         elif kind == Kind.UNARY_OPERATOR and len(children) == 1:
-            sign = self.file.slice(start, start + 1)
-            if sign == "-" and self.file.slice(start, start + 2) != "--":
-                self.add("sign", start, end, "either", self.file.slice(start + 1, end))
-            elif sign == "!" and self.file.slice(start, start + 2) != "!=":  # `a != b` of a class reads as !(a == b)
-                self.add("condition", start, end, "either", "!!" + self.file.slice(start + 1, end))
+            sign = self.slice(start, start + 1)
+            if sign == "-" and self.slice(start, start + 2) != "--":
+                self.add("sign", start, end, "either", self.slice(start + 1, end))
+            elif sign == "!" and self.slice(start, start + 2) != "!=":  # `a != b` of a class reads as !(a == b)
+                self.add("condition", start, end, "either", "!!" + self.slice(start + 1, end))
         elif kind == Kind.INTEGER_LITERAL:
-            text = self.file.slice(start, end)
+            text = self.slice(start, end)
             if re.fullmatch(r"\d+", text):
                 self.add("constant", start, end, "either", str(int(text) + 1))
                 if int(text) > 0:
                     self.add("constant", start, end, "either", str(int(text) - 1))
         elif kind == Kind.FLOATING_LITERAL:
-            text = self.file.slice(start, end)
+            text = self.slice(start, end)
             if re.fullmatch(r"[\d.]+(e-?\d+)?f?", text):
                 self.add("constant", start, end, "either", f"{float(text.rstrip('f')) * 1.5 + 0.5!r}{'f' if text.endswith('f') else ''}")
         elif kind == Kind.CXX_BOOL_LITERAL_EXPR:
-            text = self.file.slice(start, end)
+            text = self.slice(start, end)
             if text in ("true", "false"):
                 self.add("condition", start, end, "either", "false" if text == "true" else "true")
         if kind in (Kind.IF_STMT, Kind.WHILE_STMT, Kind.CONDITIONAL_OPERATOR) and children and children[0].kind not in (Kind.DECL_STMT, Kind.VAR_DECL):
-            head = self.file.slice(start, children[0].extent.start.offset)
+            head = self.slice(start, children[0].extent.start.offset)
             if kind == Kind.CONDITIONAL_OPERATOR or re.fullmatch(r"(if|while)\s*\(\s*", head):
-                self.add("negated", *self.file.of(children[0]), "negated", "!(" + self.file.slice(*self.file.of(children[0])) + ")")
+                self.add("negated", *self.of(children[0]), "negated", "!(" + self.slice(*self.of(children[0])) + ")")
 
     def operator(self, start, end, place):
         if place is None:
@@ -168,30 +159,30 @@ class Unit:
         first, last, sign = place
         for other in OTHER.get(sign, ()):
             kind = "comparison" if sign in COMPARISONS else "condition" if sign in LOGIC else "sign"
-            self.add(kind, start, end, "either", self.file.slice(start, first) + other + self.file.slice(last, end))
+            self.add(kind, start, end, "either", self.slice(start, first) + other + self.slice(last, end))
 
     def arguments(self, start, end, arguments):
         for one, two in zip(arguments, arguments[1:]):
             if one is None or two is None or one.type.get_canonical().spelling != two.type.get_canonical().spelling:
                 continue
-            a, b = self.file.of(one), self.file.of(two)
-            if not start <= a[0] < a[1] <= b[0] < b[1] <= end or self.file.slice(*a) == self.file.slice(*b):
+            a, b = self.of(one), self.of(two)
+            if not start <= a[0] < a[1] <= b[0] < b[1] <= end or self.slice(*a) == self.slice(*b):
                 continue
-            if TypeKind.INVALID == one.type.kind or re.fullmatch(r"\s*", self.file.slice(*b)):
+            if TypeKind.INVALID == one.type.kind or re.fullmatch(r"\s*", self.slice(*b)):
                 continue
-            self.add("arguments", start, end, "either", self.file.slice(start, a[0]) + self.file.slice(*b) + self.file.slice(a[1], b[0]) +
-                     self.file.slice(*a) + self.file.slice(b[1], end))
+            self.add("arguments", start, end, "either", self.slice(start, a[0]) + self.slice(*b) + self.slice(a[1], b[0]) +
+                     self.slice(*a) + self.slice(b[1], end))
 
     def statement(self, node, function):
-        start, end = self.file.of(node)
+        start, end = self.of(node)
         if end <= start or not node.kind.is_expression() and node.kind not in (Kind.BREAK_STMT, Kind.CONTINUE_STMT, Kind.RETURN_STMT):
             return
-        tail = re.match(rb"\s*;", self.file.text[end:])
+        tail = re.match(rb"\s*;", self.text[end:])
         if not tail:
             return
         if node.kind == Kind.RETURN_STMT and list(node.get_children()):
             return  # something has to be given back
-        if node.kind == Kind.RETURN_STMT and self.file.slice(start, end) != "return":
+        if node.kind == Kind.RETURN_STMT and self.slice(start, end) != "return":
             return
         end += tail.end()
         self.add("dropped", start, end, "dropped", "")
@@ -200,27 +191,38 @@ class Unit:
             self.add("early return", start, end, "early", "return;")
 
 
-def read_unit(tree, entry):
-    """(the places in a unit and in the headers that it takes, why it could not be read)"""
-    parsed = cindex.Index.create().parse(entry["file"], args=command_of(entry))
+def read_file(tree, path, entry):
+    """(the places of a file, why it could not be read). `entry`: the unit whose arguments it is read with, another's for a header."""
+    name = f"{tree}/{path}"
+    parsed = cindex.Index.create().parse(name, args=["-x", "c++", *command_of(entry)])
     if errors := [each for each in parsed.diagnostics if each.severity >= cindex.Diagnostic.Fatal]:
-        return [], f"{entry['file']} is not read: {errors[0]}"
-    names = {entry["file"], *(each.include.name for each in parsed.get_includes())}
-    inside = {name: os.path.normpath(name)[len(str(tree)) + 1:] for name in names if name.startswith(str(tree) + "/")}
-    wanted = {name: path for name, path in inside.items() if path.startswith(FOLDERS)}
-    unit = Unit({path: File(tree, path) for path in wanted.values()}, wanted.get)
-    unit.top(parsed.cursor)
-    return unit.found, None
+        return [], f"{path} is not read: {errors[0]}"
+    file = File(tree, path)
+    file.top(parsed.cursor, name)
+    unique = {(each["start"], each["end"], each["form"], each["broken"]): each for each in file.found}
+    return [unique[key] for key in sorted(unique)], None
 
 
-def sites(tree, database, jobs, say):
-    """All places, in the order of files and lines. Takes minutes: each unit is parsed with all its headers."""
-    units = [entry for entry in json.loads(database.read_text()) if entry["file"].endswith(".cpp") and
-             entry["file"].startswith(tuple(f"{tree}/{folder}" for folder in FOLDERS))]
-    unique = {}
-    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        for count, (found, problem) in enumerate(pool.map(functools.partial(read_unit, tree), units), 1):
-            say(problem or f"read {count} of {len(units)} units", end="\n" if problem or count == len(units) else "\r")
-            for each in found:
-                unique[(each["file"], each["start"], each["end"], each["form"], each["broken"])] = each
-    return sorted(unique.values(), key=lambda each: (each["file"], each["line"], each["start"], each["end"], each["broken"]))
+class Sites:
+    """The places of the files of a tree. A file takes seconds to be read, with all its headers, and is read when it is asked for."""
+
+    def __init__(self, tree, database, jobs, say, known):
+        self.tree, self.jobs, self.say, self.known = tree, jobs, say, known  # known: by file
+        self.units = [entry for entry in json.loads(database.read_text()) if entry["file"].startswith(tuple(f"{tree}/{folder}" for folder in FOLDERS))]
+
+    def files(self):
+        listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=self.tree, text=True, capture_output=True, check=True).stdout.split()
+        return [path for path in listed if path.endswith((".cpp", ".hpp"))]
+
+    def unit_of(self, path):
+        """The unit of a file, or the nearest to a header."""
+        name = f"{self.tree}/{path}"
+        return max(self.units, key=lambda entry: (entry["file"] == name, len(os.path.commonprefix([entry["file"], name]))))
+
+    def read(self, paths):
+        missing = sorted(set(paths) - set(self.known))
+        with concurrent.futures.ProcessPoolExecutor(self.jobs) as pool:
+            found = pool.map(read_file, itertools.repeat(self.tree), missing, map(self.unit_of, missing))
+            for count, (path, (places, problem)) in enumerate(zip(missing, found), 1):
+                self.say(problem or f"read {count} of {len(missing)} files", end="\n" if problem or count == len(missing) else "\r")
+                self.known[path] = places

@@ -1,4 +1,4 @@
-// What tools/mutate puts in front of every unit of the tree that it breaks: all mutations are compiled in at
+// What tools/mutate puts in front of each file that it breaks: all mutations are compiled in at
 // once, and the environment says which of them is on. Where the compiler computes, none is.
 #pragma once
 #include <cstdio>
