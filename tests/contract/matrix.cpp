@@ -5,6 +5,7 @@
 //   TRAINYARD_MATRIX_ONLY="executor=hfta,kind=hook"  also mode, plugin, precision, ranks: a glance at some
 //   TRAINYARD_MATRIX_RESULTS=FILE  a line for each that was tried; what has one is not tried again
 //   TRAINYARD_MATRIX_SHARE=0/2  of two processes the first
+//   TRAINYARD_MATRIX_DEVICE=cuda  all on that one, in fp16 as well; `eager` against `eager` on the CPU
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -51,7 +52,8 @@ const std::string eager = "[executor]\ntype = \"eager\"\n";
 
 /// How far six steps may lead from those of `eager`, as a part of the way that these go; of metrics, as a part of their
 /// size. Another order of sums rounds otherwise, and fewer products a digit more; of bfloat16 that is the third digit.
-const std::map<std::string, double> tolerances = {{"fp32", 1e-3}, {"bf16-mixed", 5e-2}, {"fp64", 1e-9}};
+const std::map<std::string, double> tolerances = {
+    {"fp32", 1e-3}, {"bf16-mixed", 5e-2}, {"fp16-mixed", 1e-2}, {"fp64", 1e-9}};
 /// Rounding alone leads some networks further (twenty layers that normalise over four samples): so many times as far as
 /// `eager` itself comes to lie from where it comes to in the next finer precision.
 constexpr double times_rounding = 4.0;
@@ -67,6 +69,7 @@ struct Case {
   std::string precision;
   int ranks;
   const PluginFile* beside = nullptr;  ///< another plugin in the run of that one
+  std::string device = environment("TRAINYARD_MATRIX_DEVICE");
 
   using Keys = std::vector<std::pair<std::string, std::string>>;
   Keys keys() const {
@@ -88,6 +91,7 @@ struct Case {
         "trainer.eval_interval=3ba", "trainer.precision=" + precision,
         "checkpoint.interval=2ba",   "logging.interval=1ba",
         "data.train.batch_size=8",   "data.train.micro_batch_size=" + std::string(mode->whole ? "8" : "4")};
+    if (!device.empty()) all.push_back("run.device=" + device);
     // Deep networks double what rounding makes of them with each step, and more at a high rate.
     if (plugin->manifest.kind == "model") all.push_back("optimizer.lr=0.005");
     return all;
@@ -332,7 +336,7 @@ std::set<std::string> sides_of(const std::string& said) {
   static const std::regex shown("(^|\n) *[0-9]* \\|[^\n]*"),
       side(
           "\"(\\w+)\"|\\[[a-z_.0-9]+\\] "
-          "(\\w+)|\\brank|\\b(trainer|data|checkpoint|optimizer|schedule)\\.[a-z_.]+");
+          "(\\w+)|\\brank|\\b(run|trainer|data|checkpoint|optimizer|schedule)\\.[a-z_.]+");
   const std::string told = std::regex_replace(said, shown, "");
   for (std::sregex_iterator each(told.begin(), told.end(), side), end; each != end; ++each) {
     const bool plugin = (*each)[1].matched || (*each)[2].matched;
@@ -388,8 +392,9 @@ Accepted accepted(const Case& which, References& references) {
 }
 
 /// With what `eager` comes to.
-void compare(Finding& finding, const Trained& whole, const Accepted& accepted, const Case& which,
+void compare(Finding& finding, const Trained& whole, const Accepted& accepted, Case which,
              References& references) {
+  if (which.mode->table() == eager) which.device.clear();
   if (!references.of(*accepted.run, which).begin.ended()) {
     finding.verdict = Verdict::alone;
     return;
@@ -425,7 +430,10 @@ Finding tried(const Case& which, References& references) {
     return finding;
   }
   finding.verdict = which.mode->late ? Verdict::late : Verdict::agrees;
-  if (which.mode->table() != eager) compare(finding, whole, found, which, references);
+  // Another device draws other random numbers for the same dropout.
+  const bool drops = finding.text.find("dropout") != std::string::npos;
+  if (which.mode->table() != eager || (!which.device.empty() && !drops))
+    compare(finding, whole, found, which, references);
   if (finding.why.empty()) finding.why = lost_by_a_kill(folder, which, whole);
   if (!finding.why.empty()) finding.verdict = Verdict::failed;
   return finding;
@@ -479,9 +487,11 @@ std::vector<Case> pairs_of(const PluginFile& plugin, const Mode& mode) {
 std::vector<Case> all_cases() {
   std::vector<Case> all;
   for (const PluginFile& plugin : plugins_of_runs()) {
-    for (const std::string_view precision : precisions)
+    std::vector<std::string> own(std::begin(precisions), std::end(precisions));
+    if (!environment("TRAINYARD_MATRIX_DEVICE").empty()) own.push_back("fp16-mixed");
+    for (const std::string& precision : own)
       for (const int ranks : {1, 2})
-        for (const Mode& mode : modes()) all.push_back({&mode, &plugin, std::string(precision), ranks});
+        for (const Mode& mode : modes()) all.push_back({&mode, &plugin, precision, ranks});
     for (const Mode& mode : modes())
       if (mode.table() == eager) std::ranges::copy(pairs_of(plugin, mode), std::back_inserter(all));
   }

@@ -338,12 +338,15 @@ class Hfta final : public Eager {
     rows.assign(kept.begin(), kept.end());
     array.keep(kept);
     optimizer.keep(array, kept);
-    const at::Tensor& weights = state.tensor("weights");
-    if (weights.sizes() != array.weights().sizes())
+    const auto copy = [&](const std::string& name) {  // a checkpoint lies in the memory of the CPU
+      const at::Tensor& saved = state.tensor(name);
+      return saved.to(array.weights().device(), saved.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    };
+    if (state.tensor("weights").sizes() != array.weights().sizes())
       throw ConfigError("the model has other parameters than that of the array which was trained so far");
     std::vector<NamedTensor> statistics = array.statistics();
-    for (NamedTensor& each : statistics) each.tensor = state.tensor("statistics/" + each.name).clone();
-    array.take(weights.clone(), std::move(statistics));
+    for (NamedTensor& each : statistics) each.tensor = copy("statistics/" + each.name);
+    array.take(copy("weights"), std::move(statistics));
     if (!fresh) optimizer.load(state);
   }
 

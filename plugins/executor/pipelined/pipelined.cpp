@@ -165,7 +165,11 @@ class Pipelined final : public Executor, pipelined::Judge {
     }
     weights_ = weights_of(bench.optimizer());
     std::unique_ptr<Pipeline> made = make(graph, stage_of_node, method);
-    if (carried_) made->load(StateReader(*carried_));
+    if (carried_) {
+      for (auto& [name, tensor] : carried_->tensors)  // a checkpoint lies in the memory of the CPU
+        tensor = tensor.to(at::Device(host().run().device));
+      made->load(StateReader(*carried_));
+    }
     carried_.reset();
     pipeline_ = std::move(made);
     counted_.clear();
