@@ -129,7 +129,8 @@ class Rungs : public trainyard::Study {
     return {unit == trainyard::Duration::Unit::epochs ? count : std::max(1.0, std::round(count)), unit};
   }
 
-  Point point(std::size_t number) const {
+  /// What a configuration has: drawn, where the study does not choose it.
+  virtual Point point(std::size_t number) const {
     return draw(options_.space, static_cast<std::uint64_t>(options_.seed), number);
   }
 
@@ -152,6 +153,11 @@ class Rungs : public trainyard::Study {
     return trial;
   }
 
+  /// What a configuration is ranked by among those that were trained as far; `last` is what it came to at last.
+  virtual double standing(std::size_t /*number*/, double last) const { return last; }
+
+  virtual std::string standing_text() const { return common.metric + " there"; }
+
   /// What tables call the part of the study that a trial belongs to; empty: there is one only.
   virtual std::string group(std::size_t /*number*/) const { return ""; }
 
@@ -173,14 +179,14 @@ class Rungs : public trainyard::Study {
   /// Further is better, then more.
   std::pair<double, double> rank(std::size_t number) const {
     const Result* last = furthest(number);
-    return last == nullptr ? std::pair(-1.0, 0.0)
-                           : std::pair(last->outcome.until->count, worth(common.goal, last->value));
+    return last == nullptr
+               ? std::pair(-1.0, 0.0)
+               : std::pair(last->outcome.until->count, worth(common.goal, standing(number, last->value)));
   }
 
   trainyard::ResultTable table(const std::vector<std::size_t>& order) const {
     trainyard::ResultTable table{.title = std::to_string(order.size()) +
-                                          " configurations by how far they came, then by " + common.metric +
-                                          " there",
+                                          " configurations by how far they came, then by " + standing_text(),
                                  .columns = {"trial"},
                                  .rows = {}};
     for (std::string& key : short_keys(options_.space)) table.columns.push_back(std::move(key));

@@ -243,6 +243,11 @@ class Search(StudyTest):
 
 
 class Rungs(StudyTest):
+    def losses(self, folder):
+        """Of each evaluation, as the run has recorded it."""
+        records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        return [record["values"]["val/loss"] for record in records if "val/loss" in record.get("values", {})]
+
     def test_a_trial_that_goes_on_ends_with_the_bits_of_one_that_was_never_stopped(self):
         self.write("tiny.toml", ASHA + 'set = ["schedule.type=linear", "schedule.warmup=1ep"]\n')
         found = json.loads(self.study("--format", "json").stdout)
@@ -257,6 +262,34 @@ class Rungs(StudyTest):
         self.assertEqual(self.result("whole")["digest"], run["digest"])
         self.assertEqual(self.result("whole")["steps"], run["steps"])
         self.assertIn("resumed", (self.folder / best["run"] / "journal.jsonl").read_text() + (self.folder / best["run"] / "run.log").read_text())
+
+    def test_what_was_observed_of_a_trial_that_stops_is_what_one_that_does_not_shows(self):
+        """And epochs are counted once, whatever stops a trial between them."""
+        self.write("tiny.toml", ASHA.replace("asha", "ss").replace("trials = 9", "trials = 5"))
+        found = json.loads(self.study("--format", "json").stdout)
+        ends = [line["end"] for line in self.ledger() if "end" in line]
+        reached = {}
+        for end in ends:
+            epochs = int(end["until"][:-2])
+            self.assertEqual(len(end["curve"]), epochs)
+            self.assertGreater(epochs, reached.get(end["trial"], 0))
+            self.assertEqual(end["steps"], 4 * epochs)
+            reached[end["trial"]] = epochs
+        self.assertEqual(len(reached), 5)
+        self.assertGreater(len(ends), 6)
+        folders = {self.folder / trial["run"] for trial in found["trials"]}
+        self.assertEqual(sum(len(self.losses(folder)) for folder in folders), sum(reached.values()))
+        last = {end["trial"]: end for end in ends}
+        stopped = next(end for end in ends if end["until"] == "9ep" and sum(each["trial"] == end["trial"] for each in ends) > 1)
+        set_ = next(line["start"]["set"] for line in self.ledger() if line.get("start", {}).get("trial") == stopped["trial"])
+        self.host("train", "small.toml", "-q", *(word for change in [*set_, "trainer.max_duration=9ep", "run.output_dir=whole"] for word in ("--set", change)))
+        self.assertEqual(self.losses(self.folder / "whole"), last[stopped["trial"]]["curve"])
+
+    def test_a_metric_that_is_not_of_evaluations_is_refused(self):
+        self.write("tiny.toml", ASHA.replace("asha", "ss").replace("val/loss", "train/loss"))
+        self.assertIn("`metric` has to be one of evaluations", self.study(code=2).stderr)
+        self.write("tiny.toml", ASHA.replace("asha", "ss") + 'interval = "2ep"\n')
+        self.assertIn('interval = "2ep" does not go into "1ep"', self.study(code=2).stderr)
 
     def test_hyperband_runs_its_brackets(self):
         self.write("tiny.toml", ASHA.replace("asha", "hyperband").replace("trials = 9\n", "").replace("9ep", "3ep"))
@@ -488,14 +521,18 @@ class Killed(StudyTest):
         self.assertEqual(len(self.ended()), 24)
 
     def test_rungs_are_the_same_after_a_kill(self):
-        text = ASHA.replace("asha", "hyperband").replace("trials = 9\n", "")
-        table = self.plain(text)
-        self.kill_after(2, 8)
-        with open(self.folder / "out/tiny/ledger.jsonl", "a") as ledger:
-            ledger.write('{"end": {"tri')  # as a kill may leave it
-        self.study()
-        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
-        self.assertEqual(len(self.ended()), len(set(self.ended())))
+        plain = ASHA.replace("trials = 9\n", "")
+        for name, text in (("hyperband", plain), ("ss", ASHA), ("boss", plain.replace("9ep", "3ep"))):
+            with self.subTest(name):
+                shutil.rmtree(self.folder / "out", ignore_errors=True)
+                shutil.rmtree(self.folder / "whole", ignore_errors=True)
+                table = self.plain(text.replace("asha", name))
+                self.kill_after(2, 5 if name == "boss" else 8)
+                with open(self.folder / "out/tiny/ledger.jsonl", "a") as ledger:
+                    ledger.write('{"end": {"tri')  # as a kill may leave it
+                self.study()
+                self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+                self.assertEqual(len(self.ended()), len(set(self.ended())))
 
     def test_a_study_that_goes_by_what_it_found_is_the_same_after_a_kill(self):
         """One trial at a time, and costs in steps: two studies are alike to the last digit."""

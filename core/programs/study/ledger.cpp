@@ -46,6 +46,7 @@ std::string text(const LedgerEntry& entry) {
     told["values"] = entry.outcome.values;
     told["metrics"] = Json::object();
     for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = config::json_of(value);
+    told["curve"] = entry.outcome.curve;
     if (!entry.outcome.error.empty()) told["error"] = entry.outcome.error;
   }
   Json line = Json::object();
@@ -68,16 +69,14 @@ LedgerEntry parsed(const Json& line) {
   entry.outcome.end =
       static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
   entry.outcome.seconds = number(told.at("seconds"));
-  if (told.contains("steps")) {  // ledgers of older releases lack both
-    entry.outcome.cpu_seconds = number(told.at("cpu_seconds"));
-    entry.outcome.steps = told.at("steps").get<std::int64_t>();
-  }
-  if (told.contains("elapsed")) {
-    entry.outcome.elapsed = number(told.at("elapsed"));
-    entry.outcome.rows = told.at("rows").get<std::int64_t>();
-    entry.outcome.values = told.at("values").get<std::int64_t>();
-  }
+  entry.outcome.cpu_seconds =
+      number(told.value("cpu_seconds", Json(0.0)));  // ledgers of older releases lack these
+  entry.outcome.steps = told.value("steps", std::int64_t{0});
+  entry.outcome.elapsed = number(told.value("elapsed", Json(0.0)));
+  entry.outcome.rows = told.value("rows", std::int64_t{0});
+  entry.outcome.values = told.value("values", std::int64_t{0});
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
+  entry.outcome.curve = told.value("curve", std::vector<double>());
   entry.outcome.error = told.value("error", "");
   return entry;
 }

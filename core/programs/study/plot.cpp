@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "core/cli/run_state.hpp"
 #include "core/report/numbers.hpp"
 #include "lib/escapes.hpp"
 #include "lib/printed.hpp"
@@ -185,22 +183,6 @@ class Panel {
   const ResultPlot& plot_;
   Scale x_, y_;
 };
-
-/// Returns the metric's values by step.
-std::map<double, double> curve_of(const std::string& run, const std::string& metric) {
-  std::map<double, double> curve;
-  std::ifstream stream(run + "/metrics.jsonl");
-  for (std::string line; std::getline(stream, line);) {
-    const control::Json record = object_in(line);
-    if (!record.is_object()) continue;
-    const control::Json step = record.value("step", control::Json());
-    const control::Json values = record.value("values", control::Json());
-    if (!step.is_number() || !values.is_object() || !values.contains(metric)) continue;
-    if (const control::Json& value = values[metric]; value.is_number())
-      curve[step.get<double>()] = value.get<double>();
-  }
-  return curve;
-}
 
 /// Returns mean and 95 % interval at each step that all curves have.
 std::vector<ResultPlot::Point> mean_of(const std::vector<std::map<double, double>>& curves) {

@@ -109,7 +109,7 @@ ExitCode StudyRun::run() {
   if (!replay()) take_over();
   before_ = elapsed_;
   if (jobs_ == 0 && !begun_.empty()) jobs_ = jobs_for(configs_.resolved(begun_.front().trial));
-  Trials trials(signals);
+  Trials trials(signals, file_.common.metric);
   for (const Begun& each : begun_) process(trials, each.trial);
   bool stopping = false;
   while (true) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -69,6 +70,21 @@ double seconds_of(const timeval& time) {
 
 }  // namespace
 
+std::map<double, double> curve_of(const std::string& run, const std::string& metric) {
+  std::map<double, double> curve;
+  std::ifstream stream(run + "/metrics.jsonl");
+  for (std::string line; std::getline(stream, line);) {
+    const control::Json record = object_in(line);
+    if (!record.is_object()) continue;
+    const control::Json step = record.value("step", control::Json());
+    const control::Json values = record.value("values", control::Json());
+    if (!step.is_number() || !values.is_object() || !values.contains(metric)) continue;
+    if (const control::Json& value = values[metric]; value.is_number())
+      curve[step.get<double>()] = value.get<double>();
+  }
+  return curve;
+}
+
 Trials::~Trials() {
   if (running_.empty()) return;
   interrupt();
@@ -117,6 +133,7 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   const bool done = end.code() == static_cast<int>(ExitCode::done);
   read_result(trial.folder, done, outcome);
   if (done) {
+    for (const auto& [step, value] : curve_of(trial.folder, metric_)) outcome.curve.push_back(value);
     std::error_code ignored;
     if (printed.empty()) fs::remove(trial.log, ignored);
     return ended;

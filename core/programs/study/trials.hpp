@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <trainyard/study.hpp>
@@ -19,10 +21,15 @@ struct EndedTrial {
   bool interrupted = false;  ///< it ended on request and can be resumed
 };
 
+/// Returns a metric's values by step, as a run's metrics.jsonl has them.
+std::map<double, double> curve_of(const std::string& run, const std::string& metric);
+
 /// The running trials; the destructor ends them and waits for them.
 class Trials {
  public:
-  explicit Trials(const control::HeldSignals& signals) : signals_(signals) {}
+  /// `metric`: whose curves are taken from the runs.
+  Trials(const control::HeldSignals& signals, std::string metric)
+      : signals_(signals), metric_(std::move(metric)) {}
   ~Trials();
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
@@ -50,6 +57,7 @@ class Trials {
   EndedTrial look_at(const Running& trial, int status) const;
 
   const control::HeldSignals& signals_;
+  std::string metric_;
   std::vector<Running> running_;
   bool interrupted_ = false;
 };
