@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/rundir/protocol.hpp"
+#include "lib/printed.hpp"
 #include "lib/read_file.hpp"
 
 namespace trainyard::report {
@@ -269,6 +269,7 @@ void put_in_place(lib::NewFile& file) {
 }
 
 void write_atomically(const std::string& path, std::string_view text) {
+  if (fs::is_other(path)) return AppendFile(path, AppendFile::Mode::extend).append(text);  // a device, a pipe
   lib::NewFile file(path);
   AppendFile(file.temporary(), AppendFile::Mode::replace).append(text);
   put_in_place(file);
@@ -281,9 +282,8 @@ std::string timestamp() {
   std::tm parts{};
   ::gmtime_r(&seconds, &parts);
   char text[40];
-  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(milliseconds % 1000));
-  return text;
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts)) +
+         lib::printed(".%03dZ", static_cast<int>(milliseconds % 1000));
 }
 
 }  // namespace trainyard::report

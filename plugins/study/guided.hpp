@@ -106,6 +106,25 @@ inline std::optional<Values> values_in(const std::vector<StartedDimension>& spac
   return values;
 }
 
+inline std::vector<Knob> knobs_of(const std::vector<StartedDimension>& space) {
+  std::vector<Knob> knobs;
+  for (const StartedDimension& each : space) knobs.push_back(each.knob());
+  return knobs;
+}
+
+/// Returns where the search of a space begins. `plain`: a trial without changes by the space.
+inline Values start_of(const std::vector<StartedDimension>& space, const trainyard::StudyTrial& plain,
+                       const trainyard::Study::Resolve& resolve) {
+  trainyard::Table run;
+  try {
+    run = resolve(plain);
+  } catch (const trainyard::ConfigError&) {  // it may be valid with the keys of the space
+  }
+  Values start;
+  for (const StartedDimension& each : space) start.push_back(each.begin(number_at(run, each.key, each.unit)));
+  return start;
+}
+
 /// Returns the number that a trial has for a name.
 inline std::optional<std::size_t> number_of(const std::string& name) {
   std::size_t number = 0;
@@ -143,18 +162,8 @@ class Guided : public Search {
     plain.run = common.run;
     plain.set = common.set;
     plain.until = options_.budget;
-    trainyard::Table run;
-    try {
-      run = resolve(plain);
-    } catch (const trainyard::ConfigError&) {  // it may be valid with the keys of the space
-    }
-    std::vector<Knob> knobs;
-    Values start;
-    for (const StartedDimension& each : options_.space) {
-      knobs.push_back(each.knob());
-      start.push_back(each.begin(number_at(run, each.key, each.unit)));
-    }
-    begin_at(std::move(knobs), std::move(start), static_cast<std::uint64_t>(options_.seed));
+    begin_at(knobs_of(options_.space), start_of(options_.space, plain, resolve),
+             static_cast<std::uint64_t>(options_.seed));
   }
 
   std::vector<trainyard::StudyStage> stages() const override {

@@ -117,9 +117,7 @@ class SubSampling {
 
 }  // namespace studies
 
-namespace trainyard {
 template <>
-struct Words<studies::Comparison> {
+struct trainyard::Words<studies::Comparison> {
   static constexpr std::string_view words[] = {"window_mean", "same_rung"};
 };
-}  // namespace trainyard

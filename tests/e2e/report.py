@@ -4,6 +4,7 @@ import fcntl
 import html.parser
 import json
 import math
+import os
 import random
 import re
 import resource
@@ -152,6 +153,16 @@ class Pages(Runs):
                             result={"status": "completed", "steps": count, "epochs": 3, "samples": 64 * count, "seconds": 100.0,
                                     "metrics": {}, "error": None,
                                     "plugins": [{"name": "sgd", "kind": "optimizer", "version": "1.0.0", "digest": "", "seconds": 12.5}]})
+
+    def test_a_device_stays_one(self):
+        """A page that is written to a pipe goes into it: nothing is put in its place."""
+        self.four_runs()
+        os.mkfifo(self.folder / "pipe")
+        with subprocess.Popen(["cat", self.folder / "pipe"], text=True, stdout=subprocess.PIPE) as reader:
+            self.host("report", "fast", "--out", "pipe")
+            page = reader.communicate(timeout=30)[0]
+        self.assertTrue((self.folder / "pipe").is_fifo())
+        self.assertTrue(page.rstrip().endswith("</html>"), page[-100:])
 
     def test_four_runs_of_ten_thousand_points(self):
         self.four_runs()

@@ -482,6 +482,67 @@ class Copies(StudyTest):
         self.until(lambda: not any(map(going, children)))
 
 
+LAUNCHER = """#!/bin/sh
+# Refuses each trial at first; then the machine that it is on goes down.
+times="$PWD/times-$(basename "$2" .sh)"
+echo >> "$times"
+case $(wc -l < "$times") in
+  1) echo "no machine is free" >&2; exit 255 ;;
+  2) timeout -s KILL 0.05 "$@"; exit 137 ;;
+esac
+exec "$@"
+"""
+
+
+class Launched(StudyTest):
+    STUDY = '[study]\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\ntype = "random"\ntrials = 3\n' + SPACE
+
+    def test_a_trial_that_is_refused_or_lost_is_given_again(self):
+        self.write("tiny.toml", self.STUDY)
+        self.study()
+        table = (self.folder / "out/tiny/table.md").read_text()
+        shutil.rmtree(self.folder / "out")
+        (self.folder / "launcher").write_text(LAUNCHER)
+        (self.folder / "launcher").chmod(0o755)
+        self.write("tiny.toml", self.STUDY + f'launch = "{self.folder}/launcher {{command}}"\n')
+        said = self.study("--jobs", "3").stderr
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        self.assertEqual([trial for trial, _ in sorted(self.ended())], ["0000", "0001", "0002"])
+        for trial in ("0000", "0001", "0002"):
+            self.assertIn(f'study: trial "{trial}" was lost by its launcher, and begins again in 1 s: no machine is free', said)
+            self.assertIn(f'study: trial "{trial}" was lost by its launcher, and begins again in 2 s: ', said)
+
+    def test_on_another_network_it_comes_to_the_same(self):
+        """The folder is all that machines share: the trial has neither this network nor this environment."""
+        if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode != 0:
+            self.skipTest("no network namespace may be made here")
+        self.write("tiny.toml", self.STUDY)
+        self.study()
+        table = (self.folder / "out/tiny/table.md").read_text()
+        self.write("tiny.toml", self.STUDY + "launch = 'unshare -n env -i PATH=\"$PATH\" sh -c \"cd / && {command}\"'\n")
+        shutil.rmtree(self.folder / "out")
+        self.study()
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+
+    def test_one_that_only_refuses_ends_the_study_and_a_launcher_without_a_command_is_none(self):
+        self.write("tiny.toml", self.STUDY.replace("trials = 3", "trials = 1") + 'launch = "echo no such queue; false {command}"\n')
+        said = self.study(code=1).stderr
+        self.assertEqual(said.count("was lost by its launcher"), 4)
+        self.assertIn("no such queue", said)
+        self.write("tiny.toml", self.STUDY + 'launch = "srun -N1"\n')
+        self.assertIn('study.launch = "srun -N1" has no {command}', self.study(code=2).stderr)
+
+    def test_a_signal_ends_what_was_launched(self):
+        self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        self.write("tiny.toml", self.STUDY + 'launch = "sleep 0; {command}"\n')
+        study = subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", "2"), cwd=self.folder, env=self.environment(),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.until(lambda: any(self.folder.glob("out/tiny/runs/*/metrics.jsonl")))
+        study.send_signal(signal.SIGTERM)
+        self.assertEqual(study.wait(timeout=60), 75)
+        self.until(lambda: not any(str(self.folder) in path.read_text(errors="replace") for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()))
+
+
 class Killed(StudyTest):
     jobs = "2"
 

@@ -90,6 +90,8 @@ def recommended(ended, most, windowed):
         if spent > most:
             break
         reached[one["trial"]] = epochs(one["until"])
+        if not one["curve"]:  # it diverged
+            continue
         last = one["curve"][-max(1, len(one["curve"]) // 3 if windowed else 1):]
         best[one["trial"]] = (reached[one["trial"]], statistics.mean(last), one["curve"][-1])
     return max(best.values())[2], min(spent, most)

@@ -131,6 +131,10 @@ std::optional<StudyFile> read_study_file(const StudyFileOptions& options) {
                  .common = {}};
   file.options = std::move(checked->options);
   file.common = common_of(file.options);
+  if (!file.common.launch.empty() && file.common.launch.find("{command}") == std::string::npos)
+    throw ConfigError(
+        "study.launch = \"" + file.common.launch +
+        "\" has no {command}, in whose place the trial's command is put: as \"srun -N1 {command}\"");
   return file;
 }
 

@@ -109,12 +109,12 @@ ExitCode StudyRun::run() {
   if (!replay()) take_over();
   before_ = elapsed_;
   if (jobs_ == 0 && !begun_.empty()) jobs_ = jobs_for(configs_.resolved(begun_.front().trial));
-  Trials trials(signals, file_.common.metric);
+  Trials trials(signals, file_.common);
   for (const Begun& each : begun_) process(trials, each.trial);
   bool stopping = false;
   while (true) {
     if (!stopping) fill(trials);
-    if (trials.running() == 0) break;
+    if (trials.running() == 0 && (lost_.empty() || stopping)) break;
     show_progress(trials.running());
     const int signal = signals.next(std::chrono::milliseconds(1000));
     if (signal != 0 && signal != SIGCHLD) {
@@ -232,6 +232,11 @@ std::optional<TrialOutcome> StudyRun::take_known(const TrialKey& key) {
 
 /// Begins trials while the study has some and places are free.
 void StudyRun::fill(Trials& trials) {
+  for (auto each = lost_.begin(); each != lost_.end();) {
+    if (each->at > Clock::now()) return;  // its place is kept
+    process(trials, each->trial);
+    each = lost_.erase(each);
+  }
   while (jobs_ == 0 || trials.running() < jobs_) {
     const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
     if (!trial) return;
@@ -272,6 +277,7 @@ void StudyRun::collect(Trials& trials) {
     each.outcome.elapsed = elapsed();
     const auto begun =
         std::ranges::find_if(begun_, [&](const Begun& one) { return one.trial.name == each.outcome.trial; });
+    if (each.lost && is_given_again(begun->trial, each.outcome.error)) continue;
     if (each.outcome.end == TrialOutcome::End::done) check_metrics(each.outcome);
     if (each.outcome.end == TrialOutcome::End::failed && failed_ == 0 && each.code >= 1 && each.code <= 6)
       first_failure_ = static_cast<ExitCode>(each.code);
@@ -280,6 +286,18 @@ void StudyRun::collect(Trials& trials) {
   }
   const auto enough = static_cast<std::size_t>(std::max(8, 2 * jobs_));
   if (finished_.size() >= enough && failed_ == static_cast<std::int64_t>(finished_.size())) all_failed();
+}
+
+/// Has a trial that was lost begin once more, after a while that grows; not any more where it was lost too often.
+bool StudyRun::is_given_again(const StudyTrial& trial, const std::string& why) {
+  constexpr int most = 4;
+  const int times = ++times_lost_[trial.name];
+  if (times > most) return false;
+  const std::chrono::seconds pause(1 << (times - 1));
+  std::fprintf(stderr, "study: trial \"%s\" was lost by its launcher, and begins again in %lld s: %s\n",
+               trial.name.c_str(), static_cast<long long>(pause.count()), why.c_str());
+  lost_.push_back({trial, Clock::now() + pause});
+  return true;
 }
 
 void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome) {

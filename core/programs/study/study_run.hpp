@@ -71,6 +71,11 @@ class StudyRun {
 
   using Clock = std::chrono::steady_clock;
 
+  struct Lost {
+    StudyTrial trial;
+    Clock::time_point at;  ///< when it begins again
+  };
+
   bool replay();
   void take_over();
   void open_study();
@@ -83,6 +88,7 @@ class StudyRun {
   void end(const TrialKey& key, const TrialOutcome& outcome);
   void over(const StudyTrial& trial, const TrialOutcome& outcome);
   void collect(Trials& trials);
+  bool is_given_again(const StudyTrial& trial, const std::string& why);
   double elapsed() const;
   void check_metrics(const TrialOutcome& outcome) const;
   void all_failed();
@@ -97,7 +103,9 @@ class StudyRun {
   TrialConfigs configs_;
   StudyLedger ledger_;
   std::unique_ptr<StudyPlugin> study_;
-  std::vector<Begun> begun_;        ///< not yet reported
+  std::vector<Begun> begun_;  ///< not yet reported
+  std::vector<Lost> lost_;    ///< of these, those that no process has
+  std::map<std::string, int> times_lost_;
   std::vector<LedgerEntry> known_;  ///< ends from before the study changed, which it has not taken
   std::map<std::string, std::optional<Duration>> reached_;  ///< by name of the trial
   std::vector<Finished> finished_;

@@ -12,6 +12,7 @@
 #include "core/cli/engine_library.hpp"
 #include "core/cli/program.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/programs/study/launcher.hpp"
 #include "core/runfile/print.hpp"
 #include "lib/read_file.hpp"
 
@@ -47,6 +48,12 @@ void read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
     if (done)
       outcome.metrics[name] =
           value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Returns the exit code that a run's result has; nothing where it has none.
+std::optional<int> exit_code_in(const std::string& folder) {
+  const control::Json result = object_in(text_of(folder + "/result.json"));
+  return result.is_object() ? std::optional(result.value("exit_code", 0)) : std::nullopt;
 }
 
 int train(const RunFileOptions& training) {
@@ -96,17 +103,22 @@ void Trials::start(const StudyTrial& trial, const RunFileOptions& training, cons
   wait_for_writer(folder);
   fs::create_directories(fs::path(log).parent_path());
   fs::create_directories(fs::path(folder).parent_path());
+  running_.push_back({process(training, log), trial, folder, log, std::chrono::steady_clock::now()});
+}
+
+pid_t Trials::process(const RunFileOptions& training, const std::string& log) const {
+  if (!study_.launch.empty())
+    return control::start(launched(study_.launch, command(training), fs::path(log).replace_extension("sh")),
+                          signals_, {}, log);
   engine();  // copies of this process have it
-  const pid_t process =
-      control::can_fork()
-          ? control::start([&] { return exit_code_of([&] { return train(training); }); }, signals_, log)
-          : control::start(command(training), signals_, {}, log);
-  running_.push_back({process, trial, folder, log, std::chrono::steady_clock::now()});
+  return control::can_fork()
+             ? control::start([&] { return exit_code_of([&] { return train(training); }); }, signals_, log)
+             : control::start(command(training), signals_, {}, log);
 }
 
 void Trials::interrupt() {
   interrupted_ = true;
-  for (const Running& each : running_) kill(each.process, SIGTERM);
+  for (const Running& each : running_) kill(study_.launch.empty() ? each.process : -each.process, SIGTERM);
 }
 
 std::vector<EndedTrial> Trials::ended() {
@@ -133,13 +145,16 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   const bool done = end.code() == static_cast<int>(ExitCode::done);
   read_result(trial.folder, done, outcome);
   if (done) {
-    for (const auto& [step, value] : curve_of(trial.folder, metric_)) outcome.curve.push_back(value);
+    for (const auto& [step, value] : curve_of(trial.folder, study_.metric)) outcome.curve.push_back(value);
     std::error_code ignored;
     if (printed.empty()) fs::remove(trial.log, ignored);
     return ended;
   }
   ended.interrupted =
       interrupted_ && (end.code() == static_cast<int>(ExitCode::resumable) || end.by_signal());
+  ended.lost = !study_.launch.empty() && end.code() != exit_code_in(trial.folder) &&
+               (end.code() == static_cast<int>(ExitCode::internal) ||
+                end.code() > static_cast<int>(ExitCode::distributed));
   const bool diverged = end.code() == static_cast<int>(ExitCode::numeric);
   outcome.end = diverged ? TrialOutcome::End::diverged : TrialOutcome::End::failed;
   if (end.code() == static_cast<int>(ExitCode::resumable)) {

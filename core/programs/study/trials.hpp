@@ -19,6 +19,7 @@ struct EndedTrial {
   TrialOutcome outcome;
   int code = 0;              ///< exit code
   bool interrupted = false;  ///< it ended on request and can be resumed
+  bool lost = false;         ///< its launcher failed, or the machine that it was on: no outcome of its own
 };
 
 /// Returns a metric's values by step, as a run's metrics.jsonl has them.
@@ -27,9 +28,8 @@ std::map<double, double> curve_of(const std::string& run, const std::string& met
 /// The running trials; the destructor ends them and waits for them.
 class Trials {
  public:
-  /// `metric`: whose curves are taken from the runs.
-  Trials(const control::HeldSignals& signals, std::string metric)
-      : signals_(signals), metric_(std::move(metric)) {}
+  /// `study`: whose metric has its curves taken from the runs, and which may have a launcher.
+  Trials(const control::HeldSignals& signals, const StudyOptions& study) : signals_(signals), study_(study) {}
   ~Trials();
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
@@ -54,10 +54,11 @@ class Trials {
     std::chrono::steady_clock::time_point begun;
   };
 
+  pid_t process(const RunFileOptions& training, const std::string& log) const;
   EndedTrial look_at(const Running& trial, int status) const;
 
   const control::HeldSignals& signals_;
-  std::string metric_;
+  const StudyOptions& study_;
   std::vector<Running> running_;
   bool interrupted_ = false;
 };

@@ -298,21 +298,12 @@ Learner Flaml::opened(const LearnerOptions& given, const Resolve& resolve) {
   plain.run = learner.run;
   plain.set = learner.set;
   plain.until = options_.budget;
-  Table run;
-  try {
-    run = resolve(plain);
-  } catch (const ConfigError&) {  // it may be valid with the keys of the space
-  }
-  std::vector<studies::Knob> knobs;
-  Values start;
-  for (const studies::StartedDimension& each : given.space) {
-    knobs.push_back(each.knob());
-    start.push_back(each.begin(studies::number_at(run, each.key, each.unit)));
-    plain.set.push_back(each.key + "=" + each.text(start.back()));
-  }
+  Values start = studies::start_of(given.space, plain, resolve);
+  for (std::size_t i = 0; i < start.size(); ++i)
+    plain.set.push_back(given.space[i].key + "=" + given.space[i].text(start[i]));
   take_splits(given.name, resolve(plain));
   const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "learner/" + given.name);
-  learner.search.emplace(std::move(knobs), std::move(start), seeds.seed());
+  learner.search.emplace(studies::knobs_of(given.space), std::move(start), seeds.seed());
   return learner;
 }
 

@@ -48,6 +48,7 @@ struct StudyOptions {
   std::string metric;            ///< a name in result.json's metrics
   StudyGoal goal = StudyGoal::max;
   std::vector<std::string> also;  ///< further metrics, which tables show
+  std::string launch;             ///< starts trials on other machines; empty: they run on this one
 
   static void describe(Fields<StudyOptions>& m) {
     m.option("run", &StudyOptions::run,
@@ -58,6 +59,9 @@ struct StudyOptions {
         .required();
     m.option("goal", &StudyOptions::goal, "whether more is better, or less");
     m.option("also", &StudyOptions::also, "further metrics, each with its place in the tables");
+    m.option("launch", &StudyOptions::launch,
+             "starts a trial on another machine that has the same folders: \"srun -N1 {command}\", \"ssh "
+             "gpu7 {command}\"");
   }
 };
 
