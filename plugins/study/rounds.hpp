@@ -74,16 +74,12 @@ class SubSamplingRounds final : public Rounds {
 
   std::vector<Stretch> next(const Histories& histories) override {
     if (round_ == 0) return to(std::exchange(round_, 1), numbers_);
-    look(histories);
-    while (!fit_.empty() && round_ < rungs_.size()) {
-      const std::size_t target = rungs_[round_++], leader = arms_.lead();
-      std::vector<Stretch> chosen;
-      for (const std::size_t arm : arms_.better())
-        if (arms_.count(arm) < target) chosen.push_back({numbers_[arm], target});
-      if (chosen.empty() && arms_.count(leader) < target) chosen.push_back({numbers_[leader], target});
-      if (!chosen.empty()) return chosen;
-    }
-    return {};
+    if (!look(histories) || round_ == rungs_.size()) return {};
+    const std::size_t leader = arms_.lead();  // who has no more observations than the round before came to
+    std::vector<std::size_t> chosen;
+    for (const std::size_t arm : arms_.better()) chosen.push_back(numbers_[arm]);
+    if (chosen.empty()) chosen.push_back(numbers_[leader]);
+    return to(round_++, chosen);
   }
 
   std::vector<Stretch> left() const override {
@@ -95,17 +91,19 @@ class SubSamplingRounds final : public Rounds {
   }
 
  private:
-  void look(const Histories& histories) {
-    fit_.clear();
+  /// Takes what is new, and returns whether there is one left that is fit.
+  bool look(const Histories& histories) {
+    bool any = false;
     for (std::size_t arm = 0; arm < numbers_.size(); ++arm) {
       const History& history = histories.at(numbers_[arm]);
       if (!history.fit) {
         arms_.drop(arm);
         continue;
       }
-      fit_.push_back(arm);
+      any = true;
       while (arms_.count(arm) < history.worths.size()) arms_.observe(arm, history.worths[arms_.count(arm)]);
     }
+    return any;
   }
 
   std::vector<Stretch> to(std::size_t rung, const std::vector<std::size_t>& numbers) const {
@@ -114,7 +112,7 @@ class SubSamplingRounds final : public Rounds {
     return all;
   }
 
-  std::vector<std::size_t> numbers_, rungs_, fit_;
+  std::vector<std::size_t> numbers_, rungs_;
   SubSampling arms_;
   std::size_t round_ = 0;
 };

@@ -75,7 +75,7 @@ class Rungs : public trainyard::Study {
   struct Ranked {
     double worth = 0.0;
     std::size_t number = 0;
-    bool fit = true;  ///< to go on: what failed or diverged is not
+    bool fit = false;  ///< to go on: what failed or diverged is not
     bool before(const Ranked& other) const {
       return worth != other.worth ? worth > other.worth : number < other.number;
     }

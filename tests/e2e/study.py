@@ -265,7 +265,7 @@ class Rungs(StudyTest):
 
     def test_what_was_observed_of_a_trial_that_stops_is_what_one_that_does_not_shows(self):
         """And epochs are counted once, whatever stops a trial between them."""
-        self.write("tiny.toml", ASHA.replace("asha", "ss").replace("trials = 9", "trials = 5"))
+        self.write("tiny.toml", ASHA.replace("asha", "ss").replace("trials = 9", "trials = 5") + 'set = ["trainer.eval_interval=3ep"]\n')
         found = json.loads(self.study("--format", "json").stdout)
         ends = [line["end"] for line in self.ledger() if "end" in line]
         reached = {}
@@ -516,12 +516,17 @@ class Launched(StudyTest):
         """The folder is all that machines share: the trial has neither this network nor this environment."""
         if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode != 0:
             self.skipTest("no network namespace may be made here")
+        data = self.folder / "data"
+        data.mkdir()
+        (data / "rows.csv").write_text(rows(60))
+        self.write("small.toml", ROWS.replace('path = "rows.csv"', 'path = "${run.data}/rows.csv"'))
+        study = lambda: self.host("study", "tiny.toml", "--out", "out", TRAINYARD_DATA=str(data))
         self.write("tiny.toml", self.STUDY)
-        self.study()
+        study()
         table = (self.folder / "out/tiny/table.md").read_text()
         self.write("tiny.toml", self.STUDY + "launch = 'unshare -n env -i PATH=\"$PATH\" sh -c \"cd / && {command}\"'\n")
         shutil.rmtree(self.folder / "out")
-        self.study()
+        study()
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
 
     def test_one_that_only_refuses_ends_the_study_and_a_launcher_without_a_command_is_none(self):

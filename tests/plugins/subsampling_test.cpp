@@ -186,7 +186,9 @@ TEST_CASE("who is better than the leader is who a double loop over all windows s
   int ties = 0;
   for (int history = 0; history < 100'000; ++history) {
     const std::size_t arms = 2 + random() % 4, values = 2 + random() % 40;
-    SubSampling bandit(arms, Comparison::window_mean, RandomStream(1, "test"));
+    const bool windows = history % 4 != 0;
+    SubSampling bandit(arms, windows ? Comparison::window_mean : Comparison::same_rung,
+                       RandomStream(1, "test"));
     std::vector<std::vector<std::int64_t>> seen(arms);  // in thousandths: sums of these are exact
     const std::size_t pulls = arms + random() % 60;
     std::size_t leader = 0;
@@ -208,7 +210,8 @@ TEST_CASE("who is better than the leader is who a double loop over all windows s
       const std::size_t own = seen[arm].size(), most = seen[leader].size();
       if (arm == leader || own >= most) continue;
       bool is_better = static_cast<double>(own) < c;
-      for (std::size_t j = 0; !is_better && j + own <= most; ++j) {
+      if (!windows) is_better = is_better || seen[arm][own - 1] >= seen[leader][own - 1];
+      for (std::size_t j = 0; windows && !is_better && j + own <= most; ++j) {
         std::int64_t sum = 0;
         for (std::size_t i = 0; i < own; ++i) sum += seen[arm][i] - seen[leader][j + i];
         is_better = sum >= 0;
@@ -304,6 +307,46 @@ TEST_CASE("ss trains whom the rule names, round by round, and goes on where they
          Trace{{{0, 1}, {1, 1}, {2, 1}, {3, 1}}, {{1, 2}}, {{0, 4}, {2, 4}, {3, 4}}, {{1, 8}}}));
 }
 
+TEST_CASE("ss goes from round to round as the paper's pseudo-code does", "[subsampling]") {
+  std::mt19937_64 random(5);
+  for (int game = 0; game < 300; ++game) {
+    const std::size_t arms = 2 + random() % 8;
+    std::vector<std::vector<double>> curves(arms, std::vector<double>(27));
+    for (std::vector<double>& curve : curves)
+      for (double& value : curve)
+        value = static_cast<double>(random() % 100'000);  // whole numbers: sums are exact, and no ties
+    SubSamplingRounds rounds(numbers(arms), {1, 27, 3}, Comparison::window_mean, RandomStream(1, "test"));
+    const Trace found = trace(rounds, curves);
+    std::vector<std::size_t> reached(arms, 1);
+    Trace expected{{}};
+    for (std::size_t arm = 0; arm < arms; ++arm) expected.back().emplace_back(arm, 1);
+    const auto sum = [&](std::size_t arm, std::size_t from, std::size_t count) {
+      const auto first = curves[arm].begin() + static_cast<std::ptrdiff_t>(from);
+      return std::accumulate(first, first + static_cast<std::ptrdiff_t>(count), 0.0);
+    };
+    for (const std::size_t target : {3U, 9U, 27U}) {
+      std::size_t leader = 0;
+      for (std::size_t arm = 1; arm < arms; ++arm)
+        if (std::pair(reached[arm], sum(arm, 0, reached[arm])) >
+            std::pair(reached[leader], sum(leader, 0, reached[leader])))
+          leader = arm;
+      const double c = std::sqrt(std::log(std::accumulate(reached.begin(), reached.end(), 0.0)));
+      expected.emplace_back();
+      for (std::size_t arm = 0; arm < arms; ++arm) {
+        const std::size_t own = reached[arm];
+        if (own >= reached[leader]) continue;
+        bool is_better = static_cast<double>(own) < c;
+        for (std::size_t j = 0; j + own <= reached[leader]; ++j)
+          is_better = is_better || sum(arm, 0, own) >= sum(leader, j, own);
+        if (is_better) expected.back().emplace_back(arm, target);
+      }
+      if (expected.back().empty()) expected.back().emplace_back(leader, target);
+      for (const auto& [arm, until] : expected.back()) reached[arm] = until;
+    }
+    REQUIRE((found == expected));
+  }
+}
+
 TEST_CASE("who was left out for a round comes back where it is better after all", "[subsampling]") {
   // 0 begins well and then falls behind what 1 shows at its own beginning.
   const std::vector<std::vector<double>> crossing = {{.6, .6, .2, .1, .1, .1, .1, .1, .1},
@@ -360,6 +403,15 @@ TEST_CASE("what failed leads no more and goes no further", "[subsampling]") {
   const std::vector<Stretch> next = rounds.next(seen);
   REQUIRE(next.size() == 1);
   CHECK((next[0].number == 1 && next[0].until == 3));
+  Histories two = histories({std::vector<double>(9, .9), std::vector<double>(9, .1)}, {3, 3});
+  SubSamplingRounds other(numbers(2), {3, 27, 3}, Comparison::window_mean, RandomStream(1, "test"));
+  other.next({});
+  CHECK((other.next(two).front().number == 0));
+  two[0].worths.resize(9, .9);
+  two[0].fit = false;  // having led
+  const std::vector<Stretch> last = other.next(two);
+  REQUIRE(last.size() == 1);
+  CHECK(last[0].number == 1);
   for (auto& [number, history] : seen) history.fit = false;
   CHECK(rounds.next(seen).empty());
   FixedWidthRounds fixed(numbers(3), {1, 9, 3});

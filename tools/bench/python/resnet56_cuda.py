@@ -1,11 +1,19 @@
-"""What tools/bench/resnet56_cuda.toml trains, by PyTorch on one batch that lies on the GPU: samples a second, eager and compiled."""
+"""What tools/bench/resnet56_cuda.toml trains, by PyTorch on one batch that lies on the GPU: samples a second, eager and compiled.
+--quick: few steps, to see that it works."""
+import sys
 import time
 
-import torch
-from torch import nn
-from torch.nn import functional
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+except ImportError:
+    torch = None
+if torch is None or not torch.cuda.is_available():
+    print("it takes a GPU, and PyTorch for it", file=sys.stderr)
+    sys.exit(77)
 
-BATCH, STEPS = 128, 128
+BATCH, STEPS = 128, 4 if "--quick" in sys.argv else 128
 
 
 class Block(nn.Module):
