@@ -47,7 +47,8 @@ TEST_CASE("a network trains to the same bits after it was profiled", "[srifty]")
   Rows rows;
   testing::FakeWorkshop plain, profiled;
   profiled.datasets["train"] = &rows;
-  const srifty::Profile profile = srifty::measure(profiled, {.steps = 3, .repeats = 2}, {});
+  const srifty::Profile profile =
+      srifty::measure(profiled, {.steps = 3, .repeats = 2}, RandomStream(1, "test"));
   for (const NamedTensor& each : profiled.network().parameters()) CHECK(!each.tensor.grad().defined());
   CHECK(same_bits(after_steps(profiled), after_steps(plain)));
 
@@ -70,7 +71,7 @@ TEST_CASE("a signal ends a profile with the sizes that were timed", "[srifty]") 
   testing::FakeWorkshop shop;
   shop.datasets["train"] = &rows;
   shop.stop = true;
-  CHECK(srifty::measure(shop, {.steps = 3, .repeats = 2}, {}).batches.empty());
+  CHECK(srifty::measure(shop, {.steps = 3, .repeats = 2}, RandomStream(1, "test")).batches.empty());
 }
 
 TEST_CASE("a digest of a model goes by names, shapes and types of its parameters", "[srifty]") {
