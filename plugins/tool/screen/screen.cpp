@@ -55,7 +55,7 @@ class Screen final : public DataTool {
   NumberTable read_rows(DataWorkshop& shop);
   NumberTable read_samples(DataWorkshop& shop);
   Work work_of(DataWorkshop& shop, const char* what);
-  SavedPool fit(DataWorkshop& shop, const NumberTable& table, Pool::Outcome& outcome);
+  Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved);
   void tell_odd_columns(const NumberTable& table);
   void tell(const std::string& text) { host().log(LogLevel::warning, text); }
   /// Returns where scores are written; makes the tool's folder if it is there.
@@ -206,15 +206,12 @@ void Screen::tell_odd_columns(const NumberTable& table) {
          " columns are constant and tell rows apart by nothing: " + names + (constant > 5 ? ", ..." : ""));
 }
 
-SavedPool Screen::fit(DataWorkshop& shop, const NumberTable& table, Pool::Outcome& outcome) {
+Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved) {
   tell_odd_columns(table);
-  SavedPool saved;
-  saved.pool = Pool({options_.pool, options_.projection, options_.target_dim_frac, options_.min_dim,
-                     options_.approximate, options_.trees, options_.seed, options_.standardize});
   saved.columns = table.names;
   saved.contamination = options_.contamination.value_or(0.1);
   saved.combination = options_.combination.value_or(Combination::average);
-  outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"));
+  Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"));
   for (const Pool::Failure& failure : outcome.failures)
     tell(failure.name + " cannot be fitted and is left out: " + failure.reason);
   if (!outcome.unfinished.empty() && !saved.pool.members().empty()) {
@@ -222,7 +219,7 @@ SavedPool Screen::fit(DataWorkshop& shop, const NumberTable& table, Pool::Outcom
     for (const std::string& name : outcome.unfinished) names += (names.empty() ? "" : ", ") + name;
     tell("interrupted: the scores are those of the other detectors, without " + names);
   }
-  return saved;
+  return outcome;
 }
 
 Scored Screen::scored_of(const SavedPool& saved, std::vector<std::vector<double>> standard) const {
@@ -268,15 +265,19 @@ void Screen::add_facts(Report& report, const SavedPool& saved, const Scored& sco
 
 Report Screen::run_on_data(DataWorkshop& shop) {
   const bool fits = options_.pool_file.empty();
-  SavedPool saved;
-  if (!fits) saved = load_pool(options_.pool_file);
+  SavedPool saved;  // made ahead of the table, which may take long to read
+  if (fits)
+    saved.pool = Pool({options_.pool, options_.projection, options_.target_dim_frac, options_.min_dim,
+                       options_.approximate, options_.trees, options_.seed, options_.standardize});
+  else
+    saved = load_pool(options_.pool_file);
   const NumberTable table = read_rows(shop);
   if (shop.stopping()) return {};
   Pool::Outcome outcome;
   std::vector<std::vector<double>> standard;
   const auto begin = std::chrono::steady_clock::now();
   if (fits) {
-    saved = fit(shop, table, outcome);
+    outcome = fit(shop, table, saved);
     standard = saved.pool.fitted_scores();
   } else {
     const std::string name = options_.file.empty() ? "the run" : options_.file;
