@@ -31,7 +31,7 @@ std::string names_of_families() {
 
 }  // namespace
 
-// The laws are least squares over timings of this code on one core; the README has the command that measures them again.
+// The laws are rough: work that they get wrong is taken over by idle workers.
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       {.name = "knn",
