@@ -1,0 +1,285 @@
+"""The tool screen on the real executable: labelled tables, files, refusals, signals.
+
+TRAINYARD_PYOD names a Python with pyod 3.6 and suod 0.1.4, and TRAINYARD_ODDS a folder with cardio.mat, mnist.mat, satellite.mat and
+satimage-2.mat of https://github.com/yzhao062/SUOD (examples/datasets); with both, TRAINYARD_LONGER=1 compares with PyOD on them."""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy as np
+
+from support.host import DATA, SMALL, HostTest
+
+LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
+PYOD = os.environ.get("TRAINYARD_PYOD", "")
+ODDS = pathlib.Path(os.environ.get("TRAINYARD_ODDS", "/nonexistent"))
+ADBENCH = DATA / "outlier/adbench"
+ALONE = ("--projection", "none", "--approximate", "[]", "--standardize", "false")
+
+
+def names(*words):
+    return json.dumps(words)
+
+
+def standardized(x):
+    x = np.asarray(x, np.float64)
+    deviation = x.std(0)
+    return (x - x.mean(0)) / np.where(deviation > 0, deviation, 1)
+
+
+class ScreenTest(HostTest):
+    def table(self, name, x, y=None):
+        x = np.asarray(x, np.float64)
+        head = [f"x{j}" for j in range(x.shape[1])] + (["outlier"] if y is not None else [])
+        rows = [[repr(float(v)) for v in row] + ([str(int(y[i]))] if y is not None else []) for i, row in enumerate(x)]
+        self.write(name, "\n".join(",".join(row) for row in [head, *rows]) + "\n")
+        return name
+
+    def adbench(self, name):
+        with np.load(ADBENCH / f"{name}.npz") as data:
+            return self.table(f"{name}.csv", standardized(data["X"]), data["y"])
+
+    def report(self, *words, code=0):
+        out = () if "--out" in words else ("--out", "scores.csv")
+        return json.loads(self.host("screen", *words, *out, "--format", "json", code=code).stdout)
+
+    def areas(self, *words):
+        return {row["detector"]: row["auc"] for row in self.report(*words, "--label", "outlier")["rows"]}
+
+    def scores(self, name="scores.csv"):
+        with open(self.folder / name) as file:
+            return list(csv.DictReader(file))
+
+
+class Screen(ScreenTest):
+    def test_labelled_sets_have_the_known_areas(self):
+        """Of PyOD, on the same sets (DATA/README.md has kNN and LOF of all, the project's card the others)."""
+        for name, known in (("6_cardio", {"knn:5": .7127, "lof:20": .5471, "hbos:10": .8529, "ocsvm:0.5": .9352, "copod": .9219, "ecod": .9350,
+                                          "ecod_sums": .8811, "pca": .9500}),
+                            ("30_satellite", {"knn:5": .6724, "lof:20": .5457, "hbos:10": .7557, "ocsvm:0.5": .6636, "copod": .6335, "ecod": .5830,
+                                              "ecod_sums": .4955, "pca": .6012})):
+            found = self.areas(self.adbench(name), "--pool", names(*known), *ALONE)
+            for detector, area in known.items():
+                with self.subTest(f"{detector} on {name}"):
+                    self.assertAlmostEqual(found[detector], area, delta=.002)
+
+    def test_drawn_detectors_are_within_their_spread(self):
+        table = self.adbench("6_cardio")
+        for seed in (1, 2, 3):
+            found = self.areas(table, "--pool", names("iforest:100", "cblof:8"), *ALONE, "--seed", seed)
+            self.assertAlmostEqual(found["iforest:100"], .9318, delta=3 * .012)
+            self.assertAlmostEqual(found["cblof:8"], .8175, delta=3 * .035)
+
+    def test_a_saved_pool_scores_rows_alone_as_together(self):
+        generator = np.random.default_rng(1)
+        x = generator.normal(size=(300, 22))
+        self.table("rows.csv", x)
+        self.report("rows.csv", "--save", "pool.safetensors")
+        more = generator.normal(size=(5, 22)) * np.array([[1], [1], [8], [1], [1]])
+        self.table("more.csv", more)
+        self.report("more.csv", "--pool_file", "pool.safetensors", "--out", "together.csv")
+        together = self.scores("together.csv")
+        self.assertEqual([row["outlier"] for row in together], ["0", "0", "1", "0", "0"])
+        for i in range(5):
+            self.table("one.csv", more[i:i + 1])
+            self.report("one.csv", "--pool_file", "pool.safetensors", "--out", "one-scores.csv")
+            alone = self.scores("one-scores.csv")[0]
+            self.assertEqual({**alone, "row": ""}, {**together[i], "row": ""})
+        # Another rule: the detectors' scores stay as they are.
+        self.report("more.csv", "--pool_file", "pool.safetensors", "--combination", "max", "--out", "largest.csv")
+        for one, other in zip(together, self.scores("largest.csv")):
+            standard = [float(one[name]) for name in list(one)[3:]]
+            self.assertEqual(standard, [float(other[name]) for name in list(other)[3:]])
+            self.assertAlmostEqual(float(one["score"]), np.mean(standard), places=12)
+            self.assertEqual(float(other["score"]), max(standard))
+        self.table("narrow.csv", more[:, :21])
+        self.assertIn('no "x21"', self.host("screen", "narrow.csv", "--pool_file", "pool.safetensors", code=4).stderr)
+
+    def test_the_samples_of_a_run(self):
+        self.write("run.toml", SMALL)
+        facts = self.report("run.toml", "--pool", names("knn:3", "hbos"))["facts"]
+        self.assertEqual((facts["rows"], facts["columns"], facts["detectors"]), (64, 8, 2))
+        self.host("screen", "run.toml", "--pool", names("knn:3", "hbos"))
+        self.assertEqual((self.folder / "runs/small/tools/screen/scores.csv").read_bytes(), (self.folder / "scores.csv").read_bytes())
+
+    def test_refusals_have_one_message_and_leave_no_file(self):
+        x = np.random.default_rng(2).normal(size=(10, 3))
+        self.table("rows.csv", x)
+        self.table("constant.csv", np.ones((30, 2)))
+        self.write("empty.csv", "")
+        self.write("header.csv", "a,b\n")
+        self.write("gap.csv", "a,b\n1,2\n3,\n")
+        self.write("nan.csv", "a,b\n1,2\n3,nan\n")
+        self.write("inf.csv", "a,b\n1,2\n3,inf\n")
+        self.write("run.toml", SMALL)
+        self.write("no.safetensors", "no pool")
+        for words, code, text in ((["rows.csv"], 4, "10 rows"), (["constant.csv"], 4, "constant"), (["empty.csv"], 4, "empty"),
+                                  (["header.csv"], 4, "no row"), (["gap.csv"], 4, "gap.csv:3"), (["nan.csv"], 4, '"nan"'), (["inf.csv"], 4, '"inf"'),
+                                  (["rows.csv", "--pool", '["kmm"]'], 2, 'no detector "kmm"'), (["rows.csv", "--pool", "[]"], 2, "no detector"),
+                                  (["rows.csv", "--label", "y"], 2, '"y"'), (["absent.csv"], 2, "does not exist"),
+                                  (["rows.csv", "--pool_file", "no.safetensors"], 4, "no.safetensors"),
+                                  (["run.toml", "--label", "y"], 2, "CSV"),
+                                  (["rows.csv", "--pool", '["hbos"]', "--out", "no/such/folder.csv"], 4, "cannot be written")):
+            with self.subTest(words):
+                done = self.host("screen", *words, code=code)
+                self.assertIn(text, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+                self.assertEqual(list(self.folder.rglob("scores.csv*")), [])
+
+    def test_what_is_left_out_is_told(self):
+        self.write("rows.csv", "name,a,b\n" + "".join(f"n{i},{i * i % 7},5\n" for i in range(40)))
+        said = self.host("screen", "rows.csv", "--pool", names("knn:3", "hbos"), "--out", "scores.csv").stderr
+        self.assertIn('columns of text are left out: "name"', said)
+        self.assertIn('1 of 2 columns are constant', said)
+        self.assertEqual(len(self.scores()), 40)
+
+    def test_a_table_alone_is_no_run(self):
+        self.table("rows.csv", np.eye(3))
+        self.assertIn("a table is no run: trainyard screen", self.host("audit", "rows.csv", code=2).stderr)
+
+    def test_a_signal_ends_it_with_what_there_is(self):
+        self.table("rows.csv", np.random.default_rng(3).normal(size=(3000, 6)))
+        tool = subprocess.Popen(self.command("screen", "rows.csv", "--pool", names("hbos", "copod", "iforest:100000"), "--workers", "2", "--out", "scores.csv"),
+                                cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(2)
+        self.assertIsNone(tool.poll())
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=60)[1]
+        self.assertEqual(tool.returncode, 75, said)
+        self.assertIn("without iforest:100000", said)
+        rows = self.scores()
+        self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "hbos:10", "copod"]))
+
+
+@unittest.skipUnless(LONGER and PYOD and ODDS.is_dir(), "TRAINYARD_LONGER, TRAINYARD_PYOD and TRAINYARD_ODDS are not all set")
+class Peers(ScreenTest):
+    """Prints the tables of the README as it goes."""
+    SETS = ("cardio", "satimage-2", "satellite", "mnist")
+
+    def odds(self, name):
+        script = f"import scipy.io, numpy; m = scipy.io.loadmat({str(ODDS / (name + '.mat'))!r}); numpy.savez('odds.npz', X=m['X'].astype(float), y=m['y'].ravel())"
+        subprocess.run([PYOD, "-c", script], cwd=self.folder, check=True)
+        with np.load(self.folder / "odds.npz") as data:
+            return standardized(data["X"]), data["y"]
+
+    def pyod(self, script):
+        done = subprocess.run([PYOD, "-c", script], cwd=self.folder, text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def test_areas_of_four_sets(self):
+        known = {"knn:5": (.7127, .9381, .6724, .8410), "lof:20": (.5471, .5424, .5457, .6786), "hbos:10": (.8529, .9767, .7557, .5760),
+                 "ocsvm:0.5": (.9352, .9967, .6636, .8502), "copod": (.9219, .9745, .6335, .7739), "ecod": (.9350, .9649, .5830, .7463),
+                 "ecod_sums": (.8811, .8835, .4955, .6950), "pca": (.9500, .9772, .6012, .8498), "abod:4": (.5446, .7588, .5489, .7546),
+                 "iforest:100": (.9318, .9938, .6962, .8012), "cblof:8": (.8175, .9987, .7219, .8329)}
+        spread = {"iforest:100": (.036, .003, .057, .021), "cblof:8": (.105, .105, .105, .105)}
+        for place, name in enumerate(self.SETS):
+            found = self.areas(self.table(f"{name}.csv", *self.odds(name)), "--pool", names(*known), *ALONE)
+            print(name, {detector: round(area, 4) for detector, area in found.items()})
+            for detector, areas in known.items():
+                with self.subTest(f"{detector} on {name}"):
+                    self.assertAlmostEqual(found[detector], areas[place], delta=spread.get(detector, (.002,) * 4)[place])
+
+    def test_projections_keep_areas(self):
+        known = {"knn:5": {"basic": [], "discrete": [], "circulant": [], "toeplitz": []}, "lof:20": {"basic": [], "discrete": [], "circulant": [], "toeplitz": []}}
+        for name in self.SETS:
+            table = self.table(f"{name}.csv", *self.odds(name))
+            whole = self.areas(table, "--pool", names(*known), *ALONE)
+            for method in ("basic", "discrete", "circulant", "toeplitz"):
+                pool = [each for each in known for _ in range(30)]
+                rows = self.report(table, "--pool", names(*pool), "--projection", method, "--approximate", "[]", "--label", "outlier")["rows"]
+                for detector in known:
+                    area = np.mean([row["auc"] for row in rows if row["detector"].startswith(detector)])
+                    known[detector][method].append(area)
+                    print(name, detector, method, round(area, 4), "original", round(whole[detector], 4))
+                    with self.subTest(f"{detector} on {name}, {method}"):
+                        self.assertGreaterEqual(area, whole[detector] - .01)
+
+    def test_forests_keep_areas(self):
+        for name in self.SETS:
+            x, y = self.odds(name)
+            order = np.random.default_rng(0).permutation(len(x))
+            fit, new = order[:len(x) * 6 // 10], order[len(x) * 6 // 10:]
+            self.table("fit.csv", x[fit])
+            self.table("new.csv", x[new], y[new])
+            found = {}
+            for kind, words in (("detector", "[]"), ("forest", names("knn", "lof", "ocsvm"))):
+                self.report("fit.csv", "--pool", names("knn:5", "lof:20", "ocsvm"), "--projection", "none", "--approximate", words, "--save", "pool.safetensors")
+                report = self.report("new.csv", "--pool_file", "pool.safetensors", "--label", "outlier")
+                scores = self.scores()
+                for row in report["rows"]:
+                    values = np.array([float(line[row["detector"]]) for line in scores])
+                    found[row["detector"], kind] = row["auc"], values.argsort().argsort()
+            for detector in ("knn:5", "lof:20", "ocsvm:0.5"):
+                (before, ranks), (after, others) = found[detector, "detector"], found[detector, "forest"]
+                agreement = np.corrcoef(ranks, others)[0, 1]
+                print(name, detector, "auc", round(before, 4), "->", round(after, 4), "spearman", round(agreement, 3))
+                with self.subTest(f"{detector} on {name}"):
+                    self.assertGreaterEqual(after, before - .01)
+                    self.assertGreaterEqual(agreement, .78)
+
+    def test_forests_are_faster(self):
+        generator = np.random.default_rng(0)
+        self.table("rows.csv", generator.normal(size=(50000, 20)))
+        self.table("new.csv", generator.normal(size=(5000, 20)))
+        for detector in ("knn:5", "lof:20", "ocsvm"):
+            seconds = []
+            for words in ("[]", names("knn", "lof", "ocsvm")):
+                self.report("rows.csv", "--pool", names(detector), "--projection", "none", "--approximate", words, "--save", "pool.safetensors", "--workers", "1")
+                seconds.append(min(self.report("new.csv", "--pool_file", "pool.safetensors", "--workers", "1")["facts"]["seconds"] for _ in range(3)))
+            print(detector, "scoring 5,000 rows", seconds, "ratio", round(seconds[0] / seconds[1], 1))
+            with self.subTest(detector):
+                self.assertGreaterEqual(seconds[0] / seconds[1], 5)
+
+    def test_many_detectors_on_two_threads(self):
+        x, y = self.odds("satellite")
+        self.table("rows.csv", x)
+        pool = [f"knn:{k}" for k in range(3, 18)] + [f"lof:{k}" for k in range(10, 25)] + [f"iforest:{k}" for k in range(50, 65)] + \
+               [f"hbos:{k}" for k in range(5, 15)] + ["copod", "ecod", "pca", "ocsvm:0.5", "ocsvm:0.2"]
+        facts = [self.report("rows.csv", "--pool", names(*pool), "--approximate", "[]", "--workers", workers)["facts"] for workers in (1, 2)]
+        print({key: [each[key] for each in facts] for key in ("seconds", "makespan over bound", "tasks taken over")})
+        self.assertLessEqual(facts[1]["makespan over bound"], 1.08)
+        self.assertGreaterEqual(facts[0]["seconds"] / facts[1]["seconds"], 1.7)
+
+    def test_pool_beside_pyod(self):
+        x, y = self.odds("mnist")
+        np.savez(self.folder / "rows.npz", X=x, y=y)
+        self.table("rows.csv", x, y)
+        script = """
+import json, time, warnings
+warnings.filterwarnings("ignore")
+import numpy as np
+from sklearn.metrics import roc_auc_score
+from pyod.models.suod import SUOD
+from pyod.models.knn import KNN
+from pyod.models.lof import LOF
+from pyod.models.hbos import HBOS
+from pyod.models.iforest import IForest
+from pyod.models.copod import COPOD
+from pyod.models.ecod import ECOD
+from pyod.models.cblof import CBLOF
+from pyod.models.ocsvm import OCSVM
+data = np.load("rows.npz")
+pool = [KNN(n_neighbors=5), LOF(n_neighbors=20), HBOS(n_bins=10), IForest(n_estimators=100), COPOD(), ECOD(), CBLOF(n_clusters=8), OCSVM()]
+begin = time.perf_counter()
+model = SUOD(base_estimators=pool, n_jobs=2, combination="average", verbose=False)
+model.fit(data["X"])
+fitted = time.perf_counter()
+scores = model.decision_function(data["X"])
+print(json.dumps([fitted - begin, time.perf_counter() - fitted, roc_auc_score(data["y"], model.decision_scores_), roc_auc_score(data["y"], scores)]))
+"""
+        theirs = self.pyod(script)
+        fit = self.report("rows.csv", "--label", "outlier", "--save", "pool.safetensors", "--workers", "2")["facts"]
+        score = self.report("rows.csv", "--label", "outlier", "--pool_file", "pool.safetensors", "--workers", "2")["facts"]
+        print("PyOD fit, score, areas", theirs, "here", fit["seconds"], score["seconds"], fit["auc"], score["auc"])
+        self.assertGreaterEqual((theirs[0] + theirs[1]) / (fit["seconds"] + score["seconds"]), 8)
+        self.assertGreaterEqual(fit["auc"], theirs[2] - .005)
+
+
+if __name__ == "__main__":
+    unittest.main()
