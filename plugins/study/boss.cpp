@@ -15,7 +15,7 @@ struct trainyard::Words<Inner> {
 class Boss final : public studies::Observed {
  public:
   struct Options : ObservedOptions {
-    Inner inner = Inner::ss;
+    Inner inner = Inner::modified_ss;
     studies::Comparison compare = studies::Comparison::window_mean;
     int repeat = 1;
   };
@@ -25,7 +25,7 @@ class Boss final : public studies::Observed {
         "before.");
     describe_observed(m);
     m.option("inner", &Options::inner,
-             "who goes on in a bracket: as the study `ss` has it, or `modified_ss`");
+             "who goes on in a bracket: as the study `modified_ss` has it, or `ss`");
     m.option("compare", &Options::compare, "of inner = \"ss\": as there");
     m.option("repeat", &Options::repeat,
              "how often the brackets are gone through, with what the model has seen before")

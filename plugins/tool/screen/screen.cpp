@@ -116,7 +116,8 @@ void Screen::describe(Manifest<Options>& m) {
            "they were fitted to; it is for those that are slow to score with");
   m.option("trees", &Options::trees, "of such a forest").range(1, 100'000);
   m.option("workers", &Options::workers, "threads; 0: one a processor").max(1024);
-  m.option("seed", &Options::seed, "of projections, forests and centres").max(9007199254740992.0);
+  m.option("seed", &Options::seed, "of projections, forests and centres")
+      .max(9007199254740991.0);  // a file of a pool has it as a double
 }
 
 /// Runs on the host's threads; the loop thread shows progress and hears of signals.
