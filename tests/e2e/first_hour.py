@@ -74,7 +74,7 @@ class FirstHour(HostTest):
                     said[command.split("#")[0].strip()] = self.type(command, code=2 if fails else 0)
         for process in going:
             self.assertEqual(process.wait(60), 0)
-        self.assertEqual(tasks, 13)
+        self.assertEqual(tasks, 14)
         self.look_at(said)
 
     def look_at(self, said):
@@ -98,6 +98,10 @@ class FirstHour(HostTest):
             self.assertIn("yes" if row % 3 == 1 else "no", answer.values(), answer)
         self.assertEqual(len([json.loads(line) for line in (self.folder / "answers.jsonl").read_text().splitlines()]), 8)
         self.assertIn("What each learner had", one("trainyard study search.toml"))
+        self.assertRegex(one("trainyard predict runs/studies"), r"samples +12\b")
+        for name, count in (("odd.csv", 300), ("odd_new.csv", 12)):
+            with open(self.folder / name) as file:
+                self.assertEqual([row["row"] for row in csv.DictReader(file)], [str(1 + row) for row in range(count)])
         with open(self.folder / "bought.csv") as file:
             self.assertEqual(len(list(csv.DictReader(file))), 12)
         self.assertTrue(list((self.folder / "runs/kept").rglob("*.onnx")))

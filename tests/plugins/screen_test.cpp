@@ -94,7 +94,7 @@ double spearman(const Numbers& a, const Numbers& b) {
 
 }  // namespace
 
-TEST_CASE("screen: detectors give the published scores of six rows") {
+TEST_CASE("screen: detectors give the published scores of six rows", "[screen]") {
   const auto scores = [](const std::string& text) { return made(text)->fit(six, {}); };
   check_near(scores("knn:2"), {2.236068, 1.414214, 1.414214, 1.414214, 2.828427, 10}, 1e-6);
   check_near(scores("knn_mean:2"), {1.825141, 1.207107, 1.207107, 1.414214, 2.121320, 9.949747}, 1e-6);
@@ -114,7 +114,7 @@ TEST_CASE("screen: detectors give the published scores of six rows") {
              1e-6);
 }
 
-TEST_CASE("screen: detectors give the scores of new rows that PyOD gives") {
+TEST_CASE("screen: detectors give the scores of new rows that PyOD gives", "[screen]") {
   const auto scores = [](const std::string& text, const Matrix& rows, const Matrix& more) {
     const std::unique_ptr<Detector> detector = made(text);
     detector->fit(rows, {});
@@ -133,7 +133,7 @@ TEST_CASE("screen: detectors give the scores of new rows that PyOD gives") {
              3e-4);
 }
 
-TEST_CASE("screen: the nearest rows are those of brute force") {
+TEST_CASE("screen: the nearest rows are those of brute force", "[screen]") {
   struct Case {
     const char* name;
     double scale, offset;
@@ -166,7 +166,7 @@ TEST_CASE("screen: the nearest rows are those of brute force") {
   }
 }
 
-TEST_CASE("screen: rows that are all the same have finite scores") {
+TEST_CASE("screen: rows that are all the same have finite scores", "[screen]") {
   Matrix rows(40, 3);
   rows.row(7)[1] = 1.0;
   for (const Family& family : families()) {
@@ -175,7 +175,7 @@ TEST_CASE("screen: rows that are all the same have finite scores") {
   }
 }
 
-TEST_CASE("screen: the score of a row does not depend on its batch, to the bit") {
+TEST_CASE("screen: the score of a row does not depend on its batch, to the bit", "[screen]") {
   PoolOptions options;
   for (const Family& family : families()) options.detectors.emplace_back(family.name);
   options.approximate = {"lof"};
@@ -199,7 +199,7 @@ TEST_CASE("screen: the score of a row does not depend on its batch, to the bit")
   }
 }
 
-TEST_CASE("screen: the pool is the same whatever the number of threads") {
+TEST_CASE("screen: the pool is the same whatever the number of threads", "[screen]") {
   PoolOptions options;
   options.detectors = {"knn", "lof", "iforest:20", "cblof", "ocsvm", "pca"};
   options.approximate = {"knn"};
@@ -216,7 +216,7 @@ TEST_CASE("screen: the pool is the same whatever the number of threads") {
   CHECK((scores(1) == scores(3)));
 }
 
-TEST_CASE("screen: projections keep lengths") {
+TEST_CASE("screen: projections keep lengths", "[screen]") {
   constexpr std::size_t columns = 100, kept = 66, pairs = 1000, draws = 100;
   const Matrix rows = clouds(pairs, columns, 6);
   Matrix unit = rows;
@@ -252,7 +252,7 @@ TEST_CASE("screen: projections keep lengths") {
   }
 }
 
-TEST_CASE("screen: each detector has a projection of its own") {
+TEST_CASE("screen: each detector has a projection of its own", "[screen]") {
   PoolOptions options;
   options.detectors = {"knn", "knn", "hbos", "hbos"};
   options.approximate = {};
@@ -266,7 +266,7 @@ TEST_CASE("screen: each detector has a projection of its own") {
   CHECK(pool.members()[1].name == "knn:5 (2)");
 }
 
-TEST_CASE("screen: a forest scores new rows about as the detector that it learned from") {
+TEST_CASE("screen: a forest scores new rows about as the detector that it learned from", "[screen]") {
   const Matrix rows = clouds(1500, 8, 8), more = clouds(500, 8, 9);
   const auto scores = [&](std::vector<std::string> approximate) {
     Pool pool(PoolOptions{.detectors = {"knn", "lof", "ocsvm"}, .approximate = std::move(approximate)});
@@ -282,7 +282,7 @@ TEST_CASE("screen: a forest scores new rows about as the detector that it learne
   }
 }
 
-TEST_CASE("screen: scores are combined as their rules say") {
+TEST_CASE("screen: scores are combined as their rules say", "[screen]") {
   const std::vector<Numbers> scores = {{1}, {2}, {3}, {4}, {5}, {12}, {-2}};
   CHECK(combined(scores, Combination::average)[0] == Approx(25.0 / 7.0));
   CHECK(combined(scores, Combination::max)[0] == 12.0);
@@ -297,7 +297,7 @@ TEST_CASE("screen: scores are combined as their rules say") {
   CHECK(area_under_curve({1, 1, 1}, {0, 1, 0}) == 0.5);
 }
 
-TEST_CASE("screen: a schedule has every task once, for any number of tasks and workers") {
+TEST_CASE("screen: a schedule has every task once, for any number of tasks and workers", "[screen]") {
   std::mt19937 random(10);
   for (std::size_t tasks = 0; tasks <= 60; ++tasks)
     for (std::size_t workers = 1; workers <= 8; ++workers) {
@@ -324,7 +324,8 @@ TEST_CASE("screen: a schedule has every task once, for any number of tasks and w
     }
 }
 
-TEST_CASE("screen: pools of the published timings are balanced by a law that has not seen their data set") {
+TEST_CASE("screen: pools of the published timings are balanced by a law that has not seen their data set",
+          "[screen]") {
   const std::string path = trainyard::test::real_data("golden/suod/summary_train.txt");
   if (path.empty()) return;
   std::vector<Numbers> table;
@@ -376,7 +377,7 @@ TEST_CASE("screen: pools of the published timings are balanced by a law that has
   }
 }
 
-TEST_CASE("screen: workers take over what the forecast got wrong") {
+TEST_CASE("screen: workers take over what the forecast got wrong", "[screen]") {
   using namespace std::chrono_literals;
   std::vector<std::function<void()>> tasks;
   std::atomic<int> done = 0;
@@ -398,7 +399,7 @@ TEST_CASE("screen: workers take over what the forecast got wrong") {
   for (const double each : shift.seconds) CHECK(each >= 0.0);
 }
 
-TEST_CASE("screen: after a stop no task is begun, and the pool has what was finished") {
+TEST_CASE("screen: after a stop no task is begun, and the pool has what was finished", "[screen]") {
   std::atomic<int> done = 0;
   std::vector<std::function<void()>> tasks(10, [&] { ++done; });
   Work work;
@@ -419,7 +420,7 @@ TEST_CASE("screen: after a stop no task is begun, and the pool has what was fini
   CHECK(pool.members().size() == 2);
 }
 
-TEST_CASE("screen: a saved pool gives the same scores, by any rule") {
+TEST_CASE("screen: a saved pool gives the same scores, by any rule", "[screen]") {
   const trainyard::test::TempFolder folder;
   SavedPool saved;
   PoolOptions options;
@@ -453,7 +454,7 @@ TEST_CASE("screen: a saved pool gives the same scores, by any rule") {
              Contains("damaged"));
 }
 
-TEST_CASE("screen: what it cannot do it says in one message") {
+TEST_CASE("screen: what it cannot do it says in one message", "[screen]") {
   const auto pool_message = [](std::vector<std::string> detectors) {
     return message_of<trainyard::ConfigError>([&] { Pool(PoolOptions{.detectors = std::move(detectors)}); });
   };
@@ -469,7 +470,7 @@ TEST_CASE("screen: what it cannot do it says in one message") {
              Contains("6 rows") && Contains("lof:20 needs 21"));
 }
 
-TEST_CASE("screen: tables") {
+TEST_CASE("screen: tables", "[screen]") {
   const trainyard::test::TempFolder folder;
   const auto read = [&](const std::string& text, const TableOptions& options = {}) {
     const std::string path = folder.path("rows.csv");

@@ -95,10 +95,10 @@ struct TrialOutcome {
   End end = End::done;
   std::map<std::string, double> metrics;  ///< the last value of each; may hold no NaN where `end` is done
   std::string error;
-  std::vector<double> curve;  ///< the study's metric each time the run recorded it, from its beginning
-  double seconds = 0.0;       ///< seconds that its process took
-  double cpu_seconds = 0.0;   ///< seconds that processors took for it
-  std::int64_t steps = 0;     ///< optimizer steps of its run, with those of earlier trials of the same name
+  std::vector<double> curve = {};  ///< the study's metric each time the run recorded it, from its beginning
+  double seconds = 0.0;            ///< seconds that its process took
+  double cpu_seconds = 0.0;        ///< seconds that processors took for it
+  std::int64_t steps = 0;  ///< optimizer steps of its run, with those of earlier trials of the same name
   double elapsed =
       0.0;  ///< seconds that the study had gone on when it ended, without times between processes
   std::int64_t rows = 0;    ///< samples of its training data, whatever `take` says
