@@ -108,6 +108,7 @@ inline std::optional<Values> values_in(const std::vector<StartedDimension>& spac
 
 inline std::vector<Knob> knobs_of(const std::vector<StartedDimension>& space) {
   std::vector<Knob> knobs;
+  knobs.reserve(space.size());
   for (const StartedDimension& each : space) knobs.push_back(each.knob());
   return knobs;
 }

@@ -68,12 +68,11 @@ class Observed : public Rungs {
   /// Returns the rounds to come, as Rounds::left().
   virtual std::vector<Stretch> left() const = 0;
 
-  void begin_observed(ObservedOptions options, const Resolve& resolve) {
-    const std::optional<trainyard::Duration> interval = options.interval;
-    begin(std::move(options), resolve);
-    const bool epochs = this->options().max_budget.unit == trainyard::Duration::Unit::epochs;
-    interval_ = interval ? *interval : epochs ? budget(1) : *this->options().min_budget;
-    for (const trainyard::Duration& each : {*this->options().min_budget, this->options().max_budget}) {
+  void begin_observed(const ObservedOptions& given, const Resolve& resolve) {
+    begin(static_cast<const RungOptions&>(given), resolve);
+    const bool epochs = options().max_budget.unit == trainyard::Duration::Unit::epochs;
+    interval_ = given.interval ? *given.interval : epochs ? budget(1) : *options().min_budget;
+    for (const trainyard::Duration& each : {*options().min_budget, options().max_budget}) {
       const double count = each.count / interval_.count;
       if (each.unit != interval_.unit || !(interval_.count > 0) || count < 1 - 1e-9 ||
           std::abs(count - std::round(count)) > 1e-9)

@@ -108,6 +108,7 @@ class SubSamplingRounds final : public Rounds {
 
   std::vector<Stretch> to(std::size_t rung, const std::vector<std::size_t>& numbers) const {
     std::vector<Stretch> all;
+    all.reserve(numbers.size());
     for (const std::size_t number : numbers) all.push_back({number, rungs_[rung]});
     return all;
   }

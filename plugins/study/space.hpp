@@ -112,13 +112,13 @@ struct Dimension {
   }
   /// Returns the knob's value that has this text; nothing where none has it.
   std::optional<double> value(const std::string& given) const {
-    double number = 0.0;
     if (is_range()) {
+      double number = 0.0;
       const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
       return error == std::errc{} && text(number) == given ? std::optional(number) : std::nullopt;
     }
-    for (; number < knob().count; ++number)
-      if (text(number) == given) return number;
+    for (std::size_t i = 0; i < values.size() + choices.size(); ++i)
+      if (const auto number = static_cast<double>(i); text(number) == given) return number;
     return std::nullopt;
   }
   /// The text of a knob's value.

@@ -137,7 +137,7 @@ class Srifty(HostTest):
                 self.assertIn(said, self.refusal(code=code))
         self.write("prices.csv", dated() + HEADER + ROWS)
         self.assertIn("expected a size", self.refusal("--bucket_mb", "[]", code=2))
-        self.write("runs/small/tools/srifty/here.profile.json", profile.replace('"rest_s": ', '"rest_s": -'))
+        self.write("runs/small/tools/srifty/here.profile.json", re.sub(r'"rest_s": [^,\n]+', '"rest_s": -1.0', profile))
         self.assertIn("rest_s is -", self.refusal(code=4))
         self.write("runs/small/tools/srifty/here.profile.json", profile)
         self.call("srifty", "run.toml", "--catalogue", "absent.csv", code=2)

@@ -94,6 +94,7 @@ class Curve {
 inline Link fit_link(double ranks, const std::vector<Exchange>& points) {
   const double messages = 2.0 * (ranks - 1.0);
   std::vector<Observation> observations;
+  observations.reserve(points.size());
   for (const Exchange& each : points)
     observations.push_back({messages, messages / ranks * each.bytes, each.seconds});
   const auto [latency, per_byte] = fit_two(observations);

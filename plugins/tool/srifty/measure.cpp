@@ -83,11 +83,13 @@ class Samples {
   explicit Samples(const std::vector<Batch>& batches) {
     for (std::size_t field = 0; field < batches.front().inputs.size(); ++field) {
       std::vector<at::Tensor> rows;
+      rows.reserve(batches.size());
       for (const Batch& each : batches) rows.push_back(each.inputs[field]);
       all_.inputs.push_back(at::cat(rows));
     }
     if (batches.front().target.defined()) {
       std::vector<at::Tensor> rows;
+      rows.reserve(batches.size());
       for (const Batch& each : batches) rows.push_back(each.target);
       all_.target = at::cat(rows);
     }

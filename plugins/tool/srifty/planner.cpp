@@ -143,7 +143,8 @@ std::string Planner::fit_equal_shares(Candidate& candidate) const {
   const double room = machine(candidate.groups.front()).memory_bytes;
   if (room == 0.0) return {};
   for (std::int64_t micros = 1; micros <= share; ++micros) {
-    if (share % micros != 0 || profile.memory(static_cast<double>(share / micros)) > room) continue;
+    const std::int64_t samples = share / micros;
+    if (share % micros != 0 || profile.memory(static_cast<double>(samples)) > room) continue;
     candidate.micros = static_cast<int>(micros);
     return {};
   }

@@ -15,6 +15,7 @@ namespace srifty {
 /// Rounds shares to whole samples that sum to `batch`: each its floor, the rest by the largest remainders.
 inline std::vector<std::int64_t> rounded_shares(const std::vector<double>& shares, std::int64_t batch) {
   std::vector<std::int64_t> samples;
+  samples.reserve(shares.size());
   for (const double share : shares) samples.push_back(static_cast<std::int64_t>(std::floor(share)));
   std::int64_t left = batch - std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
   std::vector<std::size_t> order(shares.size());

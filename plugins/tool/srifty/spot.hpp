@@ -51,8 +51,11 @@ inline double simulated_overhead(double machines, const SpotScenario& scenario, 
       continue;
     }
     double ready = next + scenario.restart_seconds;
-    for (next += draw(generator); next < ready; next += draw(generator))
+    next += draw(generator);
+    while (next < ready) {
       ready = next + scenario.restart_seconds;
+      next += draw(generator);
+    }
     wall = ready;
   }
   return wall / work - 1.0;
