@@ -121,8 +121,7 @@ class Boss final : public studies::Observed {
 
   Options given_options_;
   std::vector<Bracket> brackets_;
-  std::size_t begun_ = 0;                    ///< of the brackets
-  std::unique_ptr<studies::Rounds> rounds_;  ///< of the one that is under way
-  std::vector<studies::Values> values_;      ///< of configurations, by number
+  std::size_t begun_ = 0;                ///< of the brackets
+  std::vector<studies::Values> values_;  ///< of configurations, by number
 };
 TRAINYARD_PLUGIN(Boss)

@@ -64,9 +64,16 @@ class Observed : public Rungs {
 
  protected:
   /// Returns the next round; nobody: the study is over.
-  virtual std::vector<Stretch> following() = 0;
+  virtual std::vector<Stretch> following() { return rounds_->next(histories_); }
   /// Returns the rounds to come, as Rounds::left().
-  virtual std::vector<Stretch> left() const = 0;
+  virtual std::vector<Stretch> left() const { return rounds_->left(); }
+
+  /// Returns the numbers 0, 1, ... of so many configurations.
+  static std::vector<std::size_t> first(int count) {
+    std::vector<std::size_t> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+    return numbers;
+  }
 
   void begin_observed(const ObservedOptions& given, const Resolve& resolve) {
     begin(static_cast<const RungOptions&>(given), resolve);
@@ -96,6 +103,8 @@ class Observed : public Rungs {
   trainyard::RandomStream random(std::size_t part = 0) const {
     return {static_cast<std::uint64_t>(options().seed), "study/subsampling", part};
   }
+
+  std::unique_ptr<Rounds> rounds_;  ///< that are under way
 
  private:
   trainyard::Duration length(std::size_t observations) const {

@@ -28,16 +28,11 @@ class Ss final : public studies::Observed {
 
   void open(const Resolve& resolve) override {
     begin_observed(given_options_, resolve);
-    std::vector<std::size_t> numbers(static_cast<std::size_t>(given_options_.trials));
-    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-    rounds_.emplace(std::move(numbers), budgets(), given_options_.compare, random());
+    rounds_ = std::make_unique<studies::SubSamplingRounds>(first(given_options_.trials), budgets(),
+                                                           given_options_.compare, random());
   }
 
  private:
-  std::vector<studies::Stretch> following() override { return rounds_->next(histories()); }
-  std::vector<studies::Stretch> left() const override { return rounds_->left(); }
-
   Options given_options_;
-  std::optional<studies::SubSamplingRounds> rounds_;
 };
 TRAINYARD_PLUGIN(Ss)
