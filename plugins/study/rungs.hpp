@@ -117,9 +117,11 @@ class Rungs : public trainyard::Study {
   /// floor(log_eta(max_budget / min_budget)), in whole numbers as far as they go.
   int halvings() const {
     int count = 0;
-    for (double budget = options_.min_budget->count * options_.eta;
-         budget <= options_.max_budget.count * (1 + 1e-12); budget *= options_.eta)
+    double budget = options_.min_budget->count * options_.eta;
+    while (budget <= options_.max_budget.count * (1 + 1e-12)) {
+      budget *= options_.eta;
       ++count;
+    }
     return count;
   }
 
