@@ -76,7 +76,7 @@ class Observed : public Rungs {
   }
 
   void begin_observed(const ObservedOptions& given, const Resolve& resolve) {
-    begin(static_cast<const RungOptions&>(given), resolve);
+    begin(given, resolve);
     const bool epochs = options().max_budget.unit == trainyard::Duration::Unit::epochs;
     interval_ = given.interval ? *given.interval : epochs ? budget(1) : *options().min_budget;
     for (const trainyard::Duration& each : {*options().min_budget, options().max_budget}) {

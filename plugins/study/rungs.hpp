@@ -92,8 +92,8 @@ class Rungs : public trainyard::Study {
   /// A trial came to its rung.
   virtual void over(std::size_t number, const Ranked& place) = 0;
 
-  void begin(RungOptions options, const Resolve& resolve) {
-    options_ = std::move(options);
+  void begin(const RungOptions& options, const Resolve& resolve) {
+    options_ = options;
     check(options_.space);
     using Unit = trainyard::Duration::Unit;
     const Unit unit = options_.max_budget.unit;
