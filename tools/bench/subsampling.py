@@ -58,7 +58,7 @@ def study(name, kind, run, space, **options):
     """The trials of a study in the order in which they ended, as its ledger has them."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{name}-run.toml").write_text(RUN + run)
-    lines = [f'{key.replace("longest", "max_budget")} = {json.dumps(value)}' for key, value in options.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in options.items()]
     file = FOLDER / f"{name}.toml"
     file.write_text("\n".join(["schema = 1", "[study]", f'type = "{kind}"', f'run = "{name}-run.toml"', 'metric = "val/accuracy"', *lines, "space = [", space + "]", ""]))
     done = subprocess.run([BUILD / "bin/trainyard", "study", file, "--out", FOLDER, "--jobs", "1"], text=True, capture_output=True)
@@ -107,7 +107,7 @@ def brackets():
                 ("hyperband", "hyperband", False, {})):
             ended = []
             for again in range(1 if kind == "boss" else 3):  # hyperband begins anew
-                for one in study(f"{kind}-{options.get('inner', 'plain')}-{seed}-{again}", kind, ADAM, SPACE, longest=longest, seed=100 * seed + again, **options):
+                for one in study(f"{kind}-{options.get('inner', 'plain')}-{seed}-{again}", kind, ADAM, SPACE, max_budget=longest, seed=100 * seed + again, **options):
                     ended.append({**one, "trial": f"{again}/{one['trial']}"})
             found.setdefault(name, []).append(recommended(ended, most, windowed))
         trials = int(most / epochs(longest))

@@ -232,12 +232,12 @@ std::optional<TrialOutcome> StudyRun::take_known(const TrialKey& key) {
 
 /// Begins trials while the study has some and places are free.
 void StudyRun::fill(Trials& trials) {
-  for (auto each = lost_.begin(); each != lost_.end();) {
-    if (each->at > Clock::now()) return;  // its place is kept
-    process(trials, each->trial);
-    each = lost_.erase(each);
-  }
-  while (jobs_ == 0 || trials.running() < jobs_) {
+  std::erase_if(lost_, [&](const Lost& each) {
+    if (each.at > Clock::now()) return false;
+    process(trials, each.trial);
+    return true;
+  });
+  while (jobs_ == 0 || trials.running() + std::ssize(lost_) < jobs_) {  // what is lost keeps its place
     const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
     if (!trial) return;
     begin(trials, *trial);
