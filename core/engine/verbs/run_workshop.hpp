@@ -22,6 +22,7 @@ class RunWorkshop final : public Workshop, private LoopHost {
   /// Builds the run with the weights that `path` names. Throws Error.
   RunWorkshop(Run& run, const std::string& tool, const std::string& path);
 
+  const Table& config() const override { return run_.config().resolved; }
   Network& network() override { return run_.network(); }
   std::vector<NamedTensor> weights() override { return run_.states().weights(); }
   const std::string& source() const override { return source_; }

@@ -41,6 +41,8 @@ class Workshop {
  public:
   virtual ~Workshop() = default;
 
+  /// Returns the run file with all defaults filled in, as `trainyard config show` prints it.
+  virtual const Table& config() const = 0;
   /// Returns the network, on the run's device. Its tensors are the run's weights: evaluations see changes.
   virtual Network& network() = 0;
   /// Returns parameters, then buffers, in model order; handles, on the run's device.

@@ -21,7 +21,8 @@ class FakeWorkshop final : public Workshop {
   // A test sets these.
 
   std::string weights_of = "runs/test/model.safetensors";
-  std::string directory;  ///< result of folder(); empty: that of the process
+  trainyard::Table run_file;  ///< result of config()
+  std::string directory;      ///< result of folder(); empty: that of the process
   std::map<std::string, State, std::less<>> states;
   std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< metrics of each split
   std::map<std::string, Dataset*, std::less<>> datasets;  ///< dataset of each split; they outlive the object
@@ -32,6 +33,7 @@ class FakeWorkshop final : public Workshop {
 
   // Workshop.
 
+  const trainyard::Table& config() const override { return run_file; }
   Network& network() override;
   std::vector<NamedTensor> weights() override;
   const std::string& source() const override { return weights_of; }
