@@ -35,58 +35,70 @@ std::optional<std::array<double, N>> solved(std::array<std::array<double, N + 1>
   return solution;
 }
 
-/// Fits base and heights by least absolute relative errors, as least squares that are weighted anew.
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Relative errors beyond this many deviations count by their size, not by its square (Huber).
+constexpr double tail = 1.5;
+
+std::vector<double> errors_of(const Curve& curve, const Staircase& stairs) {
+  std::vector<double> errors;
+  for (const Point& each : curve) errors.push_back(std::abs(stairs.at(each.x) / each.seconds - 1.0));
+  return errors;
+}
+
+/// Returns the standard deviation of errors of which some are outliers: by their median, as for normal ones.
+double deviation_of(const std::vector<double>& errors) {
+  return std::max(1e-4, 1.4826 * median(errors));
+}
+
+/// Fits base and heights by least relative errors, squares that are weighted anew by how far off a point is.
 template <std::size_t N>
 std::optional<Staircase> fitted(const Curve& curve, const std::array<std::int64_t, N - 1>& of) {
   std::vector<double> weight(curve.size(), 1.0);
-  std::array<double, N> solution{};
+  Staircase stairs;
   for (int round = 0; round < 12; ++round) {
     std::array<std::array<double, N + 1>, N> rows{};
     for (std::size_t i = 0; i < curve.size(); ++i) {
-      // Divided by the seconds, so that errors are relative.
-      std::array<double, N + 1> term{};
+      std::array<double, N + 1> term{};  // divided by the seconds, so that errors are relative
       term[0] = 1.0 / curve[i].seconds;
       for (std::size_t k = 1; k < N; ++k) term[k] = ceiling(curve[i].x, of[k - 1]) / curve[i].seconds;
       term[N] = 1.0;
       for (std::size_t a = 0; a < N; ++a)
         for (std::size_t b = 0; b <= N; ++b) rows[a][b] += weight[i] * term[a] * term[b];
     }
-    // Seconds are small numbers: the scale of the equations is that of the first.
-    const double scale = rows[0][0];
+    const double scale = rows[0][0];  // seconds are small numbers, their squares are tiny
     for (auto& row : rows)
       for (double& each : row) each /= scale;
-    for (std::size_t a = 0; a < N; ++a) rows[a][N] *= 1.0;
     const auto found = solved<N>(rows);
     if (!found) return std::nullopt;
-    solution = *found;
-    for (std::size_t i = 0; i < curve.size(); ++i) {
-      double fit = solution[0];
-      for (std::size_t k = 1; k < N; ++k) fit += solution[k] * ceiling(curve[i].x, of[k - 1]);
-      weight[i] = 1.0 / std::max(1e-4, std::abs(fit / curve[i].seconds - 1.0));
-    }
+    stairs = {.base = (*found)[0], .steps = {}, .error = 0.0};
+    for (std::size_t k = 1; k < N; ++k) stairs.steps.push_back({of[k - 1], (*found)[k]});
+    const std::vector<double> errors = errors_of(curve, stairs);
+    const double deviation = deviation_of(errors);
+    for (std::size_t i = 0; i < curve.size(); ++i)
+      weight[i] = std::min(1.0, tail * deviation / std::max(errors[i], 1e-12));
   }
-  Staircase stairs{.base = solution[0], .steps = {}, .error = 0.0};
-  for (std::size_t k = 1; k < N; ++k) {
-    if (solution[k] <= 0.0) return std::nullopt;
-    stairs.steps.push_back({of[k - 1], solution[k]});
-  }
-  for (const Point& each : curve) stairs.error += std::abs(stairs.at(each.x) / each.seconds - 1.0);
+  for (const Staircase::Step& each : stairs.steps)
+    if (each.height <= 0.0) return std::nullopt;
+  for (const double each : errors_of(curve, stairs)) stairs.error += each;
   stairs.error /= static_cast<double>(curve.size());
   return stairs;
 }
 
-/// Minus the logarithm of the likelihood under Laplace errors, with half the logarithm of the number of points for each
-/// height, and for each width that was chosen.
-double criterion(const Staircase& stairs, std::size_t points) {
-  const auto n = static_cast<double>(points);
+/// Minus the logarithm of the likelihood of errors with this deviation, with half the logarithm of the number of points for
+/// each height (Schwarz), and as much again and more for a width that was chosen among many.
+double criterion(const std::vector<double>& errors, double deviation, const Staircase& stairs) {
+  double sum = 0.0;
+  for (const double each : errors) {
+    const double z = each / deviation;
+    sum += z <= tail ? 0.5 * z * z : tail * (z - 0.5 * tail);
+  }
   double parameters = 0.0;
-  for (const Staircase::Step& each : stairs.steps) parameters += each.width == 1 ? 1.0 : 2.5;
-  return n * std::log(std::max(stairs.error, 1e-4)) + 0.5 * std::log(n) * parameters;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  for (const Staircase::Step& each : stairs.steps) parameters += each.width == 1 ? 1.0 : 2.75;
+  return sum + 0.5 * std::log(static_cast<double>(errors.size())) * parameters;
 }
 
 /// The median of up to three points from `first` on, or before it.
@@ -110,15 +122,10 @@ double Staircase::at(std::int64_t x) const {
 }
 
 Staircase fit_staircase(const Curve& curve) {
-  Staircase best;
-  if (curve.size() < 8) return best;
-  double least = std::numeric_limits<double>::infinity();
-  const auto consider = [&](const std::optional<Staircase>& stairs) {
-    if (!stairs) return;
-    const double value = criterion(*stairs, curve.size());
-    if (value >= least) return;
-    least = value;
-    best = *stairs;
+  if (curve.size() < 8) return {};
+  std::vector<Staircase> all;
+  const auto consider = [&](std::optional<Staircase> stairs) {
+    if (stairs) all.push_back(*std::move(stairs));
   };
   for (std::size_t i = 0; i < widths.size(); ++i) {
     if (2 * widths[i] > curve.back().x) break;  // of which no two steps are seen
@@ -126,6 +133,15 @@ Staircase fit_staircase(const Curve& curve) {
     for (std::size_t j = i + 1; j < widths.size() && 2 * widths[j] <= curve.back().x; ++j)
       consider(fitted<3>(curve, {widths[i], widths[j]}));
   }
+  double deviation = std::numeric_limits<double>::infinity();
+  for (const Staircase& each : all) deviation = std::min(deviation, deviation_of(errors_of(curve, each)));
+  Staircase best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Staircase& each : all)
+    if (const double value = criterion(errors_of(curve, each), deviation, each); value < least) {
+      least = value;
+      best = each;
+    }
   return best;
 }
 

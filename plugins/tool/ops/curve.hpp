@@ -30,8 +30,8 @@ struct Staircase {
   std::int64_t width() const { return steps.empty() ? 1 : steps.back().width; }
 };
 
-/// Returns the staircase that explains a curve best, of widths 1, 4, 8, 16, 24, 32, 64 and 128, by least absolute relative
-/// errors; a second width, or any but 1, must explain much more than it could by chance (Schwarz's criterion).
+/// Returns the staircase that explains a curve best, of widths 1, 4, 8, 16, 24, 32, 64 and 128, by relative errors, of
+/// which outliers count less; a second width, or any but 1, must explain much more than it could by chance (Schwarz's criterion).
 Staircase fit_staircase(const Curve& curve);
 
 /// A jump from one point to the next that stays: the median of three points from `x` on over that of the three before.

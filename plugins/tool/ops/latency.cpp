@@ -96,6 +96,7 @@ trees::Booster grown(const at::Tensor& rows, const std::vector<double>& targets,
                                                                   {"max_bin", "256"}})
     booster.set(name, value);
   booster.set("seed", std::to_string(seed % 1000000));
+  booster.set("num_feature", std::to_string(features));
   const trees::Matrix matrix(rows, 1);
   const auto count = static_cast<std::int64_t>(targets.size());
   at::Tensor gradient = at::empty({count, 1}, at::kFloat), hessian = at::empty({count, 1}, at::kFloat);
