@@ -89,6 +89,16 @@ Registry Registry::scan(const std::vector<std::string>& folders) {
   return registry;
 }
 
+Registry Registry::rescan(const std::vector<PluginFile>& kept) const {
+  Registry registry = folders_.empty() ? *this : scan(folders_);
+  for (const PluginFile& file : kept) {
+    std::erase_if(registry.files_,
+                  [&](const PluginFile& each) { return each.is(file.manifest.kind, file.manifest.name); });
+    registry.files_.push_back(file);
+  }
+  return registry;
+}
+
 std::vector<const PluginFile*> Registry::find(std::string_view kind, std::string_view name) const {
   std::vector<const PluginFile*> found;
   for (const PluginFile& file : files_)

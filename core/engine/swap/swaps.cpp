@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -100,6 +101,32 @@ bool concerns_the_executor(const Layer& layer) {
          brings(layer, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name});
 }
 
+/// Returns the plugins that are there now, but those that no swap brings as the run has them: their files may
+/// have been rebuilt, too. A plugin in two slots is the one that was loaded last.
+plugins::Registry plugins_for(const std::vector<config::SwapRequest>& swaps, Run& run, Layer& layer,
+                              const config::RunConfig& config) {
+  std::multimap<int, plugins::PluginFile> kept;  // by generation
+  std::set<std::pair<std::string, std::string>> brought;
+  for (const plugins::PluginFile& file : run.registry().files())
+    if (plugins::find_kind(file.manifest.kind)->beside) kept.emplace(0, file);
+  for (const control::Quarantined& each : run.live().quarantined)
+    for (const plugins::PluginFile* file : run.registry().find(each.kind, each.plugin))
+      kept.emplace(0, *file);
+  for (const config::SlotConfig& slot : config.slots) {
+    ActivePlugin& plugin = layer.plugin(slot.slot);
+    kept.emplace(plugin.generation(), plugin.file());
+    const auto replaces = [&](const config::SwapRequest& swap) { return config::replaces(swap.slot, slot); };
+    if (const auto swap = std::ranges::find_if(swaps, replaces); swap != swaps.end())
+      brought.emplace(slot.kind, swap->type.empty() ? slot.type : swap->type);
+    else
+      for (const auto& [name, code] : plugin.services().parts()) kept.emplace(code.generation(), code.file());
+  }
+  std::vector<plugins::PluginFile> files;
+  for (auto& [generation, file] : kept)
+    if (!brought.contains({file.manifest.kind, file.manifest.name})) files.push_back(std::move(file));
+  return run.registry().rescan(files);
+}
+
 /// Returns true if the loop settles before each hook of a plugin.
 bool comes_after_settle(ActivePlugin& plugin) {
   const std::vector<HookSpec>& hooks = plugin.subscriber().participant.hooks;
@@ -113,7 +140,8 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
                                              PreparedSwap* after) {
   auto swap = std::make_unique<PreparedSwap>();
   const config::RunConfig& config = after != nullptr ? after->config_ : live_.config;
-  const plugins::Registry registry = run_.registry().rescan();
+  swap->layer_.below = after != nullptr ? &after->layer_ : &live_.layer;
+  const plugins::Registry registry = plugins_for(swaps, run_, *swap->layer_.below, config);
   config::Resolution resolution =
       config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
   if (resolution.config) {
@@ -127,7 +155,6 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
   swap->config_text_ = config::toml_file(swap->config_.resolved);
-  swap->layer_.below = after != nullptr ? &after->layer_ : &live_.layer;
   const std::vector<config::SlotConfig>& then = swap->config_.slots;
   for (std::size_t i = 0; i < then.size(); ++i) {
     const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
