@@ -23,9 +23,6 @@
 namespace trainyard::train {
 namespace {
 
-/// Events that a plugin expects to have seen once it is in a run.
-constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
-
 bool same_shape(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
@@ -93,12 +90,6 @@ bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
   return std::ranges::any_of(layer.plugins, [&](const ActivePlugin& plugin) {
     return std::ranges::find(kinds, plugin.slot().kind) != kinds.end();
   });
-}
-
-/// Returns true if an executor may depend on what a swap replaces.
-bool concerns_the_executor(const Layer& layer) {
-  return layer.made.network ||
-         brings(layer, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name});
 }
 
 /// Returns the plugins that are there now, but those that no swap brings as the run has them: their files may
@@ -281,7 +272,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   try {
     for (; out < coming.size(); ++out) call(going(swap, out), Event::swap_out);
     for (; in < coming.size(); ++in) {
-      for (const Event event : set_up) call(coming[in], event);
+      for (const Event event : config::set_up) call(coming[in], event);
       hand_over(going(swap, in), coming[in], swap.parts_[in].carry);
       if (const std::string lost = lost_gradients(going(swap, in), coming[in]);
           !lost.empty() && swap.parts_[in].carry != config::Carry::fresh)
@@ -295,7 +286,9 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (rules) run_.attach_rules(swap.layer_);  // it may object to them
     exchange(swap);
     exchanged = true;
-    if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();
+    if (swap.layer_.made.network ||
+        brings(swap.layer_, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name}))
+      run_.loop().bench().reopen();  // the executor may depend on them
     if (run_.loop().world() != nullptr &&
         (swap.layer_.made.network || brings(swap.layer_, {Dataset::kind.name, Loss::kind.name})))
       run_.try_batch();  // several ranks do not go back once they train
