@@ -264,6 +264,28 @@ TEST_CASE("catalogues: what is wrong is told with line and unit", "[srifty]") {
   CHECK_THAT(refusal_of(origin + header + "a,x,0,1,10,,here\n"), Contains("count is 0"));
   CHECK_THAT(refusal_of(origin + header + "a,x,1,nan,10,,here\n"), Contains("expected a number"));
   CHECK_THAT(refusal_of("# as_of: 2026-13-01\n" + std::string(header)), Contains("expected a date"));
+  CHECK_THAT(refusal_of(origin + header + "a,\"x\",1,1,10,,here\n"), Contains("has a quotation mark"));
+  CHECK_THAT(refusal_of(origin + "type,accelerator,count,count,price_usd_h,net_gbit_s\n"),
+             Contains("has the column \"count\" twice"));
+  CHECK_THAT(refusal_of(origin + "type,accelerator,count,price_usd_h\n"),
+             Contains("has no column net_gbit_s"));
+  CHECK_THAT(refusal_of(origin + header + ",x,1,1,10,,here\n"), Contains("has no type or no accelerator"));
+  CHECK_THAT(refusal_of(origin + header + "a,x,1.5,1,10,,here\n"), Contains("count is 1.5"));
+  const std::string all =
+      "type,accelerator,count,price_usd_h,net_gbit_s,gpu_mem_gib,intra_gbyte_s,link,zone,as_of,source\n";
+  const Machine whole =
+      read_catalogue(origin + all + "a,\tx ,2,1.5,10,2,3,eth,z1,2026-10-01,a letter\r\n", "prices.csv")
+          .machines[0];
+  CHECK(whole.accelerator == "x");
+  CHECK(whole.memory_bytes == 2.0 * (1 << 30));
+  CHECK(whole.inside == 3e9);
+  CHECK((whole.link == "eth" && whole.zone == "z1" && whole.as_of == "2026-10-01" &&
+         whole.source == "a letter"));
+  const Machine bare = read_catalogue(origin + all + "a,x,2,1.5,10,,,,,,\n", "prices.csv").machines[0];
+  CHECK((bare.memory_bytes == 0.0 && bare.as_of == "2026-11-01" && bare.source == "a test"));
+  CHECK_THAT(refusal_of(origin + all + "a,x,2,1.5,10,,,,,soon,\n"),
+             Contains("prices.csv:4: as_of is \"soon\""));
+  CHECK(!days_between("2026/11/01", "2026/11/02"));
   CHECK((days_between("2026-02-27", "2026-03-01") == 2));
   CHECK(!days_between("2026-02-30", "2026-03-01"));
 }
@@ -635,6 +657,11 @@ TEST_CASE("a step has the rest, the data, the slowest of its ranks, and the link
   CHECK_THAT(of("2 x a here").p90, WithinRel((1 + std::sqrt(0.9)) * 0.030, 1e-9));
   job.quantile = 0.9;
   const Candidate judged = of("2 x a here");
+  // Ranks of one machine type with other shares: the largest one counts, wherever it stands.
+  Candidate other = judged;
+  const Planner planner(job, catalogue, profiles, {});
+  other.shares = {6, 8};
+  CHECK(planner.step(other, job.buckets[0], 0.5) == planner.step(judged, job.buckets[0], 0.5));
   CHECK_THAT(judged.seconds, WithinRel(1e6 / 16 * judged.p90, 1e-9));
   job.quantile = 0.5;
   // Of two types with one name of a link, the link; of two names, the network.
@@ -674,6 +701,42 @@ TEST_CASE("where nothing keeps all limits, the nearest limit that would do is to
                 .plan([](auto, auto) { return false; })
                 .chosen.has_value() == !less);
     }
+  }
+}
+
+TEST_CASE("a throughput counts what revocations take, is a limit, and is told where it is out of reach",
+          "[srifty]") {
+  const std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002)};
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("a", "x", 1, 2.0, 1.0), machine_of("b", "x", 2, 5.0)};
+  Job job = small_job(16);
+  job.allow_spot = true;
+  job.spot = {5, 30, 180};
+  const Candidate spot = named(plan_of(job, catalogue, profiles), catalogue, "1 x a here spot");
+  CHECK(spot.overhead > 0.1);
+  CHECK_THAT(spot.throughput, WithinRel(16 / (spot.p50 * (1 + spot.overhead)), 1e-12));
+  job.min_throughput = 1e6;
+  Plan plan = plan_of(job, catalogue, profiles);
+  CHECK_THAT(plan.candidates[0].over, Contains("samples/s < 1e+06"));
+  REQUIRE(plan.relaxations.size() == 1);
+  CHECK(plan.relaxations[0].limit == "min_throughput");
+  for (const Candidate& each : plan.candidates)
+    CHECK(each.throughput <= plan.candidates[plan.relaxations[0].candidate].throughput);
+  // Where each limit is out of reach, the cluster that is over them by the least factor altogether.
+  for (const auto& [seconds, cost, rate] :
+       {std::tuple{1.0, 1e-3, 1e6}, std::tuple{1.0, 0.4, 1e3}, std::tuple{1300.0, 1e-3, 590.0}}) {
+    job.max_seconds = seconds;
+    job.max_cost = cost;
+    job.min_throughput = rate;
+    plan = plan_of(job, catalogue, profiles);
+    REQUIRE(plan.relaxations.size() == 1);
+    CHECK(plan.relaxations[0].limit == "several limits");
+    const auto factor = [&](const Candidate& each) {
+      return std::max(1.0, each.seconds / seconds) * std::max(1.0, each.cost / cost) *
+             std::max(1.0, rate / each.throughput);
+    };
+    for (const Candidate& each : plan.candidates)
+      CHECK(factor(each) >= factor(plan.candidates[plan.relaxations[0].candidate]));
   }
 }
 
