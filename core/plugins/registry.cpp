@@ -38,16 +38,13 @@ std::vector<PluginFile> read(const ElfFile& elf, const std::string& path) {
   return plugins;
 }
 
-bool looks_like_a_plugin(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with("lib") && name.ends_with(".so");
-}
-
 /// Returns the plugin files below a folder, sorted so that reports do not depend on the file system.
 std::vector<std::string> shared_objects(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (looks_like_a_plugin(entry.path()) && !entry.is_directory()) paths.push_back(entry.path().string());
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("lib") && name.ends_with(".so") && !entry.is_directory())
+      paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -89,6 +86,16 @@ Registry Registry::scan(const std::vector<std::string>& folders) {
   return registry;
 }
 
+Registry Registry::rescan(const std::vector<PluginFile>& kept) const {
+  Registry registry = folders_.empty() ? *this : scan(folders_);
+  for (const PluginFile& file : kept) {
+    std::erase_if(registry.files_,
+                  [&](const PluginFile& each) { return each.is(file.manifest.kind, file.manifest.name); });
+    registry.files_.push_back(file);
+  }
+  return registry;
+}
+
 std::vector<const PluginFile*> Registry::find(std::string_view kind, std::string_view name) const {
   std::vector<const PluginFile*> found;
   for (const PluginFile& file : files_)
@@ -105,9 +112,9 @@ std::vector<std::string> Registry::names(std::string_view kind) const {
 
 const Refusal* Registry::refused(std::string_view name) const {
   const std::string file = "/lib" + std::string(name) + ".so";
-  const auto found = std::find_if(refusals_.begin(), refusals_.end(),
-                                  [&](const Refusal& refusal) { return refusal.path.ends_with(file); });
-  return found == refusals_.end() ? nullptr : &*found;
+  for (const Refusal& refusal : refusals_)
+    if (refusal.path.ends_with(file)) return &refusal;
+  return nullptr;
 }
 
 }  // namespace trainyard::plugins

@@ -29,8 +29,8 @@ class Registry {
   /// Reads every lib*.so below the folders, in order, each file once; a missing folder is a refusal.
   static Registry scan(const std::vector<std::string>& folders);
 
-  /// Scans the same folders again, as plugins may have been built since.
-  Registry rescan() const { return folders_.empty() ? *this : scan(folders_); }
+  /// Scans the same folders again, as plugins may have been built since; `kept` take the place of their like.
+  Registry rescan(const std::vector<PluginFile>& kept) const;
 
   /// Returns all plugins of a kind and name; several are ambiguous.
   std::vector<const PluginFile*> find(std::string_view kind, std::string_view name) const;

@@ -152,31 +152,40 @@ class Developer {
     return done.code == 0;
   }
 
-  /// Swaps those of a file's plugins that the run has; returns whether it has any.
+  /// Swaps those of a file's plugins that the run has; returns whether it has any, and takes all of them.
   bool swapped(const std::vector<PluginFile>& file) {
     control::Client client(run_);
     const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout * 1e3));
     const auto status = client.ask({.verb = control::Verb::status}, patience).get<Status>();
-    bool any = false;
-    for (const PluginFile& plugin : file) {
-      const Status::Slot* const slot = slot_for(plugin, status, file.size() > 1);
-      if (slot == nullptr) continue;
-      any = true;
-      if (slot->digest == plugin.digest) {
-        say(slot->slot + " of the run is this very " + plugin.manifest.name);
-        continue;
-      }
-      control::Request request{.verb = control::Verb::swap, .slot = slot->slot, .type = plugin.manifest.name};
-      request.assignments = options_.assignments;
-      const control::Json result = client.ask(request, patience);
-      const control::Json message = result.is_object() ? result.value("message", control::Json()) : result;
-      say(printable(message.is_string() ? message.get<std::string>() : result.dump()));
-    }
+    bool any = false, all = true;
+    for (const PluginFile& plugin : file)
+      for (const Status::Slot& slot : status.slots)
+        if (takes(slot, plugin, file.size() > 1)) {
+          any = true;
+          all = swapped(client, slot, plugin, patience) && all;
+        }
     for (const PluginFile& plugin : file)
       if (!any)
         say("the run has no " + plugin.manifest.kind + " \"" + plugin.manifest.name + "\" in [" +
             section_of(plugin) + "]: put it into its run file, and begin the run again");
-    return any;
+    return any && all;
+  }
+
+  bool swapped(control::Client& client, const Status::Slot& slot, const PluginFile& plugin,
+               std::chrono::milliseconds patience) try {
+    if (slot.digest == plugin.digest) {
+      say(slot.slot + " of the run is this very " + plugin.manifest.name);
+      return true;
+    }
+    control::Request request{.verb = control::Verb::swap, .slot = slot.slot, .type = plugin.manifest.name};
+    request.assignments = options_.assignments;
+    const control::Json result = client.ask(request, patience);
+    const control::Json message = result.is_object() ? result.value("message", control::Json()) : result;
+    say(printable(message.is_string() ? message.get<std::string>() : result.dump()));
+    return true;
+  } catch (const control::Refused& refusal) {
+    say("the run refuses it, and " + slot.slot + " goes on as it was: " + printable(refusal.what()));
+    return false;
   }
 
   static std::string section_of(const PluginFile& plugin) {
@@ -184,16 +193,12 @@ class Developer {
     return std::string(row != nullptr ? row->section : plugin.manifest.kind);
   }
 
-  /// Finds the run's slot with the plugin. One that is alone in its file takes the only slot of its kind, too,
-  /// whatever is in it: of a pack, several may be of the kind.
-  static const Status::Slot* slot_for(const PluginFile& plugin, const Status& status, bool of_pack) {
+  /// Returns whether a slot of the run has the plugin. One that is alone in its file takes the only slot of its
+  /// kind, too, whatever is in it: of a pack, several may be of the kind.
+  static bool takes(const Status::Slot& slot, const PluginFile& plugin, bool of_pack) {
     const std::string section = section_of(plugin);
-    for (const Status::Slot& slot : status.slots) {
-      const bool named = slot.type == plugin.manifest.name;
-      if (slot.slot == section ? named || !of_pack : named && slot.slot.starts_with(section + "."))
-        return &slot;
-    }
-    return nullptr;
+    const bool named = slot.type == plugin.manifest.name;
+    return slot.slot == section ? named || !of_pack : named && slot.slot.starts_with(section + ".");
   }
 
   const DevOptions& options_;

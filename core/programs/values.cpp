@@ -84,8 +84,7 @@ constexpr Dtype dtypes[] = {dtype<float>("F32"),        dtype<double>("F64"),
                             dtype<std::uint8_t>("U8"),  dtype<std::uint8_t>("BOOL")};
 
 const Dtype* find_dtype(const std::string& name) {
-  const auto* found = std::find_if(std::begin(dtypes), std::end(dtypes),
-                                   [&](const Dtype& each) { return each.name == name; });
+  const auto* found = std::ranges::find(dtypes, name, &Dtype::name);
   return found == std::end(dtypes) ? nullptr : found;
 }
 

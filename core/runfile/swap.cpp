@@ -92,8 +92,6 @@ void put_swap(Document& document, const SwapRequest& swap, const plugins::Regist
   }
 }
 
-constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
-
 /// Returns the first hook at an event that a running training is past and that writes more than its own.
 const HookSpec* too_late(const ManifestData& manifest) {
   for (const HookSpec& hook : manifest.hooks)

@@ -11,6 +11,9 @@
 
 namespace trainyard::config {
 
+/// Events that a running training is past, and that a plugin expects to have seen.
+inline constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
+
 /// Returns the resolved file with the swaps made in it, not yet checked. A slot's present table keeps the
 /// options that every plugin of the kind has, the host's own keys and, if the type stays, the plugin's
 /// options; options of the swap override them. A slot that the run lacks becomes a finding at `at`.

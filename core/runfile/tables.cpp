@@ -25,8 +25,7 @@ Units option_units(const std::string& kind) {
 
 template <class Spec>
 const Spec* spec_of(const std::vector<Spec>& specs, const std::string& name) {
-  const auto found =
-      std::find_if(specs.begin(), specs.end(), [&](const Spec& spec) { return spec.name == name; });
+  const auto found = std::ranges::find(specs, name, &Spec::name);
   return found == specs.end() ? nullptr : &*found;
 }
 

@@ -2,12 +2,24 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "lib/printed.hpp"
+
 namespace studies {
+
+/// Returns the number of six digits: values that a table shows alike are one value.
+inline double six_digits(double value) {
+  const std::string text = trainyard::lib::printed("%.6g", value);
+  double rounded = 0.0;
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  return rounded;
+}
 
 struct Knob {
   enum class Kind : std::uint8_t {
@@ -41,13 +53,6 @@ struct Knob {
   double resolution(double value) const {
     if (kind != Kind::range || !integer) return std::numeric_limits<double>::infinity();
     return log ? std::log1p(1.0 / value) / (std::log(high) - std::log(low)) : 1.0 / (high - low);
-  }
-
- private:
-  /// Values that a table shows alike are one value.
-  static double six_digits(double value) {
-    const double scale = std::pow(10.0, 5.0 - std::floor(std::log10(std::abs(value))));
-    return value != 0.0 && std::isfinite(scale) && scale > 0.0 ? std::round(value * scale) / scale : value;
   }
 };
 

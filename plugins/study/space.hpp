@@ -128,14 +128,6 @@ struct Dimension {
     const auto number = static_cast<std::size_t>(value);
     return values.empty() ? choices[number] : key_text(values[number]) + unit;
   }
-
- private:
-  static double six_digits(double value) {
-    const std::string text = trainyard::lib::printed("%.6g", value);
-    double rounded = 0.0;
-    std::from_chars(text.data(), text.data() + text.size(), rounded);
-    return rounded;
-  }
 };
 
 template <class Key>

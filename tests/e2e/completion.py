@@ -82,6 +82,7 @@ class Completion(HostTest):
         self.assertLess({"optimizer.type=sgd", "optimizer.type=adamw"}, set(types))
         self.assertEqual(self.words("train", "run.toml", "--set", "trainer.precision=f"), ["trainer.precision=fp16-mixed", "trainer.precision=fp32", "trainer.precision=fp64"])
         self.assertEqual(self.words("train", "run.toml", "--set", "data.train.shu"), ["data.train.shuffle="])
+        self.assertEqual(self.words("train", "run.toml", "--set", "data.train.shuffle="), ["data.train.shuffle=false", "data.train.shuffle=true"])
         self.assertEqual(self.words("train", "run.toml", "--set", "data.train.size"), ["data.train.size="])  # an option of the dataset
         self.assertEqual(self.words("train", "run.toml", "--set", "metrics.0.ty"), ["metrics.0.type="])
         self.assertEqual(self.words("train", "run.toml", "--set=optimizer.lr"), ["--set=optimizer.lr="])

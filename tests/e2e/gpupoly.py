@@ -381,7 +381,15 @@ clip = []
                                          ("", ("--restarts", 0), "unknown")):
             self.write("p.vnnlib", BOX + OUTPUTS + asserted)
             done = self.host("gpupoly", "run.toml", "--property", "p.vnnlib", "--format", "json", *words)
-            self.assertEqual(json.loads(done.stdout)["facts"]["verdict"], verdict, asserted)
+            facts = json.loads(done.stdout)["facts"]
+            self.assertEqual(facts["verdict"], verdict, asserted)
+            # What a verdict is worth, and what it cost.
+            self.assertEqual(facts["soundness"], 3)
+            self.assertIn("single precision", facts["proofs hold of"])
+            self.assertGreater(facts["seconds"], 0)
+            bounded = ">= Y_0" in asserted and verdict != "timeout"
+            self.assertEqual((facts["multiply-adds"] > 0, facts["forms"] > 0), (bounded, bounded), asserted)
+            self.assertGreaterEqual(facts["stopped early"], 0)
 
 
 if __name__ == "__main__":

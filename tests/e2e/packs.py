@@ -35,13 +35,19 @@ constexpr double height = 0.5;
 
 class Slope final : public Schedule {
  public:
-  struct Options {};
+  struct Options {
+    double speed = 1.0;
+  };
   static void describe(Manifest<Options>& m) {
     m.name("slope").version("1.0.0").summary("Falls from 1 to a half.");
+    m.option("speed", &Options::speed, "of the fall");
     m.needs("steps");
   }
-  explicit Slope(const Options&) {}
-  double factor(const SchedulePoint& at) const override { return 1.0 - height * at.progress; }
+  explicit Slope(const Options& options) : options_(options) {}
+  double factor(const SchedulePoint& at) const override { return 1.0 - height * options_.speed * at.progress; }
+
+ private:
+  Options options_;
 };
 
 class Plain final : public Schedule {
@@ -105,6 +111,14 @@ class Stumbler final : public Hook {
 
 TRAINYARD_PACK(Slope, Plain, Tally, Still, Stumbler)
 """
+# Other code, and other manifests: two plugins lose an option that the run has, and one has one more.
+CHANGED = (SOURCE.replace("height = 0.5", "height = 0.25").replace('"speed"', '"pace"').replace('"way"', '"manner"').replace("step = 7", "step = 9")
+           .replace("""struct Options {};
+  static void describe(Manifest<Options>& m) {
+    m.name("tally")""", """struct Options { std::int64_t late = 0; };
+  static void describe(Manifest<Options>& m) {
+    m.option("late", &Options::late, "steps not counted");
+    m.name("tally")"""))
 SLOTS = """
 [schedule]
 type = "slope"
@@ -130,7 +144,7 @@ class Packs(HostTest):
                        "PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}
         if shutil.which("ccache"):  # which CMake takes from the environment
             cls.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-        for name, text in (("first", SOURCE), ("rebuilt", SOURCE.replace("height = 0.5", "height = 0.25"))):
+        for name, text in (("first", SOURCE), ("rebuilt", SOURCE.replace("height = 0.5", "height = 0.25")), ("changed", CHANGED)):
             cls.build(cls.made / name, text)
 
     @classmethod
@@ -245,7 +259,7 @@ class Packs(HostTest):
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def slots(self):
-        own = ("schedule", "hooks.tally", "hooks.stumbler")
+        own = ("schedule", "hooks.tally", "hooks.stumbler", "hooks.twin")
         return {each["slot"]: (each["digest"], each["swaps"]) for each in self.status()["slots"] if each["slot"] in own}
 
     def copies(self):
@@ -253,8 +267,8 @@ class Packs(HostTest):
         maps = pathlib.Path(f"/proc/{self.status()['pid']}/maps").read_text()
         return set(re.findall(r"/family-[0-9a-f]{16}-\d+\.so", maps))
 
-    def live(self, stumbler=STUMBLER.format("nothing"), *words):
-        self.write("run.toml", (RUN + stumbler).replace("2ep", "1000000ep").replace('"1ep"', '"1000000ep"').replace(
+    def live(self, stumbler=STUMBLER.format("nothing"), *words, part='type = "slope"'):
+        self.write("run.toml", (RUN + stumbler).replace('type = "slope"', part).replace("2ep", "1000000ep").replace('"1ep"', '"1000000ep"').replace(
             'interval = "2ba"', 'interval = "1000000ba"'))
         process = subprocess.Popen(self.command("train", "run.toml", "-q", *words), cwd=self.folder, env=self.environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -282,10 +296,38 @@ class Packs(HostTest):
         self.assertEqual(self.slots(), {"schedule": (new, 2), "hooks.tally": (new, 1), "hooks.stumbler": (old, 0)})
         self.host("ctl", "small", "stop")
 
+    def test_a_swap_is_not_refused_for_what_became_of_the_others_of_a_rebuilt_file(self):
+        """Those stay as they run: their code, and the options that they had."""
+        self.live(STUMBLER.format("nothing") + '[[hooks]]\nid = "twin"\ntype = "tally"\n')
+        old = self.digest()
+        self.install("changed")
+        new = self.digest()
+        self.host("ctl", "small", "swap", "schedule", "plain")
+        self.assertEqual(self.slots(), {"schedule": (new, 1), "hooks.tally": (old, 0), "hooks.stumbler": (old, 0), "hooks.twin": (old, 0)})
+        # One of two slots with a plugin; then nothing is in the way of another swap.
+        self.host("ctl", "small", "swap", "hooks.tally", "tally", "late=2")
+        self.host("ctl", "small", "swap", "schedule", "plain")
+        self.assertEqual(self.slots(), {"schedule": (new, 2), "hooks.tally": (new, 1), "hooks.stumbler": (old, 0), "hooks.twin": (old, 0)})
+        # A swap of the plugin itself is checked against the new file.
+        self.assertIn("way", self.host("ctl", "small", "swap", "hooks.stumbler", "stumbler", code=2).stderr)
+        self.host("ctl", "small", "stop")
+
+    def test_a_part_stays_as_it_runs_when_its_file_is_rebuilt(self):
+        self.live(part='type = "chain"\nparts = [{ type = "slope", speed = 0.5 }]')
+        self.install("changed")
+        self.host("ctl", "small", "swap", "hooks.tally", "tally")
+        self.assertEqual(self.slots()["hooks.tally"], (self.digest(), 1))
+        self.host("ctl", "small", "stop")
+        live = self.folder / "runs/small/swapped.toml"
+        self.until(live.exists)
+        options = live.read_text()
+        for kept in ("speed = 0.5", 'way = "nothing"', "step = 7"):
+            self.assertIn(kept, options)
+
     def test_what_was_left_out_at_the_start_stays_so_when_the_file_is_rebuilt(self):
         self.live(STUMBLER.format("crash"), "--supervise")
         self.until(lambda: (self.folder / "runs/small/quarantine.json").exists() and self.status())
-        self.install("rebuilt")
+        self.install("changed")
         self.host("ctl", "small", "swap", "schedule", "plain")
         self.assertEqual(self.slots(), {"schedule": (self.digest(), 1), "hooks.tally": self.slots()["hooks.tally"]})
         refused = self.host("ctl", "small", "swap", "hooks.stumbler", "stumbler", code=2).stderr
@@ -312,6 +354,26 @@ class Packs(HostTest):
         self.assertEqual(next(each["type"] for each in self.status()["slots"] if each["slot"] == "schedule"), "slope")
         self.host("ctl", "small", "swap", "schedule", "cosine")
         self.host("ctl", "small", "stop")
+
+    def test_dev_swaps_every_slot_when_the_source_is_saved_and_says_which_one_refuses(self):
+        shutil.rmtree(self.folder / "family")
+        shutil.copytree(self.made / "first", self.folder / "family", ignore=shutil.ignore_patterns("build"))
+        self.build(self.folder / "family", SOURCE)
+        self.live(STUMBLER.format("nothing") + '[[hooks]]\nid = "twin"\ntype = "tally"\n', part='type = "plain"')
+        old = self.digest()
+        dev = subprocess.Popen(self.command("plugins", "dev", "family", "--run", "small"), cwd=self.folder, text=True,
+                               env=self.environment(PATH=self.environ["PATH"]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(dev.communicate)
+        self.addCleanup(dev.kill)
+        self.assertIn("hooks.twin of the run is this very tally", self.said(dev, "watching"))
+        (self.folder / "family/family.cpp").write_text(CHANGED)
+        self.said(dev, "the run refuses it, and hooks.stumbler goes on as it was")
+        new = self.digest()
+        self.assertNotEqual(new, old)
+        self.assertEqual(self.slots(), {**dict.fromkeys(("schedule", "hooks.tally", "hooks.twin"), (new, 1)), "hooks.stumbler": (old, 0)})
+        self.host("ctl", "small", "stop")
+        self.said(dev, "the run is over")
+        self.assertEqual(dev.wait(10), 0)
 
     def test_what_is_wrong_with_the_file_is_said_with_its_name(self):
         path = self.folder / "family/build/libfamily.so"

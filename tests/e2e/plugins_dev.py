@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 
 from support.host import BUILD, TRAINYARD, HostTest
@@ -56,19 +55,6 @@ class Dev(HostTest):
                 return found
             time.sleep(0.1)
         self.fail(f"not within {seconds} s: {what}")
-
-    def said(self, process, text):
-        """Reads what it prints up to a line with the text; it is ended after two minutes."""
-        lines = []
-        late = threading.Timer(120, process.kill)
-        late.start()
-        self.addCleanup(late.cancel)
-        for line in process.stdout:
-            lines.append(line)
-            if text in line:
-                late.cancel()
-                return "".join(lines)
-        self.fail(f"it never said {text}:\n{''.join(lines)}")
 
     def edit(self, *changes):
         """In one save."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from support.host import BUILD, TRAINYARD, HostTest
+from support.host import BUILD, SOURCE, TRAINYARD, HostTest
 
 PROGRAMS = ("bench", "ckpt", "completion", "config", "ctl", "monitor", "plugins", "report", "rules", "runs", "schedule", "study")
 
@@ -27,6 +27,18 @@ class Programs(HostTest):
 
     def program(self, path, text):
         self.write(path, f"#!/bin/sh\n{text}\n").chmod(0o755)
+
+    def test_the_table_of_headers_says_what_it_cannot_write(self):
+        """A program of the build alone, which goes by its exit code."""
+        table, file = BUILD / "bin/trainyard_contract", self.folder / "contract.cpp"
+        self.run_(table, SOURCE / "sdk/include", file)
+        self.assertIn('{"schedule.hpp", "', file.read_text())
+        os.utime(file, (1, 1))
+        self.run_(table, SOURCE / "sdk/include", file)
+        self.assertEqual(file.stat().st_mtime, 1)  # it is what was there
+        self.run_(table, code=2)
+        self.run_(table, SOURCE / "sdk/include", self.folder / "nowhere/contract.cpp", code=1)
+        self.assertIn("trainyard_contract: ", self.run_(table, self.folder / "nowhere", file, code=1).stderr)
 
     def test_a_program_answers_as_the_verb(self):
         for verb in PROGRAMS:

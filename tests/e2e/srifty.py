@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from support.host import SMALL, SOURCE, HostTest
+from support.host import FAULTY, SMALL, SOURCE, HostTest
 
 TODAY = datetime.datetime.now(datetime.timezone.utc).date()
 HEADER = "type,accelerator,count,price_usd_h,spot_usd_h,region,net_gbit_s\n"
@@ -187,6 +187,17 @@ class Srifty(HostTest):
                 self.call("train", "run.toml", "-q")
                 journal = (self.folder / f"runs/{name}/journal.jsonl").read_text()
                 self.assertEqual(journal.count("prediction_failed"), found)
+
+    def test_drift_finds_a_change_in_the_middle_of_a_run_within_60_steps(self):
+        change = '[[swap]]\nat = "70ba"\nslot = "hooks.dawdling"\nseconds = 0.04\n'
+        self.write("run.toml", SMALL.replace("2ep", "135ba") + '[[hooks]]\ntype = "dawdling"\nsteps = 1\nseconds = 0.005\n'
+                   '[[hooks]]\ntype = "drift"\npredicted_ms = 8.0\ntolerance = 1.0\n' + change)
+        self.call("train", "run.toml", "-q", "--plugins", FAULTY)
+        lines = [json.loads(line) for line in (self.folder / "runs/small/journal.jsonl").read_text().splitlines()]
+        (found,) = [line for line in lines if line["what"] == "prediction_failed"]
+        self.assertGreater(found["step"], 70 + 50)
+        self.assertLessEqual(found["step"], 70 + 60)
+        self.assertRegex(found["why"], r"steps take 4\d\.\d+ ms .* of the 8\.000 ms that were predicted; the plan no longer holds")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The trainyard executable as a user meets it: training, its result, its run directory, its signals."""
 import json
+import re
 import shutil
 import signal
 import struct
@@ -195,6 +196,12 @@ class Commands(HostTest):
         self.assertEqual(json.loads(self.host("validate", "run.toml", "--format", "json").stdout)["errors"], 0)
         plan = self.host("plan", "run.toml").stdout
         self.assertRegex(plan, r"\b8\b")  # steps
+        # 8 x 40000 + 40000 + 40000 x 3 + 3 floats, twice as much of adamw; of two inputs and outputs at once what 12 samples of them have.
+        plan = self.host("plan", "run.toml", "--set", "model.layers=[8, 40000, 3]").stdout
+        self.assertRegex(plan, r"parameters +1\.83\n +gradients +1\.83\n +optimizer +3\.66\n +activations +\d+\.\d\d at most\n")
+        memory = dict(re.findall(r"  (\w+) +([\d.]+)", plan.partition("Memory")[2]))
+        together = sum(float(memory[part]) for part in ("parameters", "gradients", "optimizer", "activations"))
+        self.assertAlmostEqual(float(memory["together"]), together, delta=0.03)
         shown = self.host("model", "show", "run.toml").stdout
         self.assertRegex(shown, r"\b195\b")  # 8 x 16 + 16 + 16 x 3 + 3 parameters
         self.assertIn("LibTorch", self.host("doctor").stdout)

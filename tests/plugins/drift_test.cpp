@@ -33,6 +33,12 @@ TEST_CASE("a prediction fails after 50 steps that are off by more than a fifth",
 TEST_CASE("single slow steps are not a drift, and a change is found once the median has moved", "[drift]") {
   Watch watch(0.1, 0.2, 50, 11);
   for (int step = 0; step < 1000; ++step) CHECK(watch.add(step % 3 == 0 ? 0.5 : 0.1) == Finding::none);
+  // Steps are counted in a row, and anew for the way back.
+  Watch broken(0.1, 0.2, 50, 1);
+  for (int step = 0; step < 1000; ++step) CHECK(broken.add(step % 40 == 0 ? 0.1 : 0.2) == Finding::none);
+  Watch last(0.1, 0.2, 50, 1);
+  CHECK(steps_until(last, 0.2, Finding::off) == 50);
+  CHECK(steps_until(last, 0.1, Finding::back) == 50);
   Watch changed(0.1, 0.2, 50, 11);
   CHECK(steps_until(changed, 0.1, Finding::off) == 0);
   CHECK(steps_until(changed, 0.2, Finding::off) == 55);  // 5 until the median is another, and 50 with it

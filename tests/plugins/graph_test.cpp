@@ -193,6 +193,13 @@ TEST_CASE("graph: errors of planetoid files name file, line and what was expecte
   CHECK_THAT(nodes("0\t7\ttrain\t0\n", {{"classes", 7}}), Contains(":1: the label is '7', expected 0 to 6"));
   CHECK_THAT(nodes("0\t0\tdev\t0\n"), Contains("the split is 'dev', expected train, val, test or none"));
   CHECK_THAT(nodes("0\t0\ttrain\t-1\n"), Contains("a feature is '-1', expected 0 to"));
+  // Of a damaged file that is told, and not what its lines are by then.
+  std::string many = "1\t0\ttrain\t0\n";
+  for (int i = 0; i < 30'000; ++i) many += std::to_string(i * 7919LL % 1'000'003) + "\t0\ttrain\t0\n";
+  const Table damaged = planetoid(folder, many, edges_text);
+  const std::string file = folder.path("five.nodes.tsv.gz");
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  CHECK_THAT(data_error(damaged), Contains("five.nodes.tsv.gz: the gzip data is truncated"));
   const auto edges = [&](const std::string& text) { return data_error(planetoid(folder, nodes_text, text)); };
   CHECK_THAT(edges("0\t1\n0\t5\n"), Contains("five.edges.tsv:2: a node is '5', expected 0 to 4"));
   CHECK_THAT(edges("-1\t1\n"), Contains("a node is '-1'"));

@@ -103,6 +103,19 @@ TEST_CASE("buckets are cut as the host cuts them", "[srifty]") {
   CHECK(buckets[1].ready == 0.8);
   CHECK(buckets[2].bytes == 1.25 * mebibyte);
   CHECK(buckets[2].ready == 1.0);
+  const auto cut = [](std::vector<Gradient> gradients, double cap) {
+    for (Gradient& each : gradients) each.bytes *= mebibyte;
+    std::vector<std::pair<double, double>> sizes;
+    for (const Bucket& each : cut_into_buckets(gradients, cap * mebibyte))
+      sizes.emplace_back(each.bytes / mebibyte, each.ready);
+    return sizes;
+  };
+  using Sizes = std::vector<std::pair<double, double>>;
+  // A bucket is ready with the latest of its gradients, wherever that one stands.
+  CHECK((cut({{2, 0.9}, {0.25, 0.2}, {0.5, 0.6}}, 25) == Sizes{{0.75, 0.6}, {2, 1}}));
+  // What is larger than the first bucket fills it by itself, and what is smaller than a bucket is in none larger.
+  CHECK((cut({{0.25, 0.9}, {2, 0.2}}, 25) == Sizes{{2, 0.2}, {0.25, 1}}));
+  CHECK((cut({{0.25, 0.9}, {0.25, 0.6}, {0.25, 0.2}}, 0.5) == Sizes{{0.5, 0.6}, {0.25, 1}}));
 }
 
 TEST_CASE("a step overlaps sums with backward, waits for the slowest rank and for data", "[srifty]") {
@@ -120,7 +133,10 @@ TEST_CASE("a step overlaps sums with backward, waits for the slowest rank and fo
   CHECK_THAT(step_seconds(std::vector{twice}, shares, seconds), WithinAbs(0.143, 1e-12));
   StepParts starved = rank;
   starved.input = 0.2;
-  CHECK(step_seconds(std::vector{starved}, shares, seconds) == 0.2);
+  CHECK(step_seconds(std::vector{starved, rank}, shares, seconds) == 0.2);
+  StepParts idle = rank;
+  idle.rest = 0.001;
+  CHECK_THAT(step_seconds(std::vector{rank, idle}, shares, seconds), WithinAbs(0.083, 1e-12));
 }
 
 TEST_CASE("revocations cost what the card says, and what draws say", "[srifty]") {
@@ -134,6 +150,11 @@ TEST_CASE("revocations cost what the card says, and what draws say", "[srifty]")
   CHECK_THAT(simulated_overhead(1, rare, 3.6e8, 7), WithinRel(expected_overhead(1, rare), 0.05));
   CHECK_THAT(simulated_overhead(1, often, 3.6e8, 7), WithinRel(expected_overhead(1, often), 0.05));
   CHECK_THAT(simulated_overhead(1, often, 3.6e8, 7), WithinRel(0.0704, 0.03));
+  // Where restarts are interrupted, too: M exp(R / M) (exp((tau + delta) / M) - 1) for each tau (Daly, FGCS 2006).
+  const SpotScenario stormy{10, 30, 180};
+  const double m = 360, tau = std::sqrt(2 * 30 * m);
+  CHECK_THAT(simulated_overhead(1, stormy, 3.6e7, 7),
+             WithinRel(m * std::exp(180 / m) * std::expm1((tau + 30) / m) / tau - 1, 0.02));
 }
 
 TEST_CASE("shares of a batch go by speed, in whole samples, within what a rank holds", "[srifty]") {
@@ -141,7 +162,12 @@ TEST_CASE("shares of a batch go by speed, in whole samples, within what a rank h
   CHECK((split_batch(150, 2, by_speed, {150, 150}) == std::vector<std::int64_t>{100, 50}));
   CHECK((split_batch(150, 2, by_speed, {80, 150}) == std::vector<std::int64_t>{80, 70}));
   CHECK(!split_batch(150, 2, by_speed, {80, 60}));
-  CHECK((rounded_shares({1.5, 1.2, 1.3}, 4) == std::vector<std::int64_t>{2, 1, 1}));
+  CHECK((rounded_shares({1.2, 1.5, 1.3}, 4) == std::vector<std::int64_t>{1, 2, 1}));
+  // Each rank has a sample, however slow it is; more ranks than samples share nothing.
+  const auto crawling = [](std::size_t rank, double samples) { return samples * (rank == 0 ? 1.0 : 1000.0); };
+  CHECK((split_batch(10, 3, crawling, {10, 10, 10}) == std::vector<std::int64_t>{8, 1, 1}));
+  CHECK((split_batch(10, 3, crawling, {9, 10, 10}) == std::vector<std::int64_t>{8, 1, 1}));
+  CHECK(!split_batch(1, 2, by_speed, {5, 5}));
   // With a constant cost the times of both ranks come as near as whole samples allow.
   const auto affine = [](std::size_t rank, double samples) {
     return rank == 0 ? 0.1 + samples / 100 : 0.5 + samples / 200;
@@ -163,8 +189,36 @@ TEST_CASE("a line, a knee, and a ring are found again in times that they made", 
   const BatchTimes two(knee);
   CHECK_THAT(two.seconds(3), WithinRel(0.01, 1e-6));
   CHECK_THAT(two.seconds(256), WithinRel(0.258, 1e-6));
+  std::vector<BatchTimes::Point> jump;
+  for (const auto& [samples, seconds] : knee) jump.push_back({samples, seconds + (samples > 8 ? 0.02 : 0.0)});
+  CHECK_THAT(BatchTimes(jump).seconds(11), WithinRel(0.01, 1e-6));  // halfway to 16, in the logarithm
+  CHECK_THAT(BatchTimes(jump).seconds(12), WithinRel(0.034, 1e-6));
   const BatchTimes one({{1, 0.011}, {2, 0.012}, {4, 0.014}, {8, 0.018}});
   CHECK_THAT(one.seconds(100), WithinRel(0.11, 1e-6));
+  // A line whose times scatter by 3 % stays one, where the last two by themselves would be off by 7 %.
+  std::vector<BatchTimes::Point> scattered;
+  for (const double samples : {1., 2., 4., 8., 16., 32., 64., 128.})
+    scattered.push_back({samples, samples * (scattered.size() % 2 == 0 ? 1.03 : 0.97)});
+  CHECK_THAT(BatchTimes(scattered).seconds(512), WithinRel(512.0, 0.03));
+  CHECK_THAT(BatchTimes({{4, 0.02}}).seconds(8), WithinRel(0.04, 1e-12));  // of a single size
+  // Neither constant is below 0, and no other two such constants are nearer to the times.
+  for (const std::vector<Observation>& times : {std::vector<Observation>{{1, 1, 0.5}, {1, 2, 2}, {1, 4, 9}},
+                                                {{1, 1, 3}, {1, 2, 2}, {1, 4, 1}},
+                                                {{1, 1, 2.1}, {1, 2, 2.9}, {1, 8, 9}}}) {
+    const auto errors = [&](double constant, double slope) {
+      double sum = 0.0;
+      for (const Observation& each : times)
+        sum += std::pow((constant * each.first + slope * each.second) / each.seconds - 1, 2);
+      return sum;
+    };
+    const auto [constant, slope] = fit_two(times);
+    CHECK(constant >= 0.0);
+    CHECK(slope >= 0.0);
+    double least = 1e9;
+    for (double c = 0; c < 4; c += 0.01)
+      for (double s = 0; s < 4; s += 0.01) least = std::min(least, errors(c, s));
+    CHECK(errors(constant, slope) <= least + 1e-12);
+  }
   std::vector<Exchange> sums;
   for (const double bytes : {1e4, 1e5, 1e6, 1e7})
     sums.push_back({bytes, ring_seconds(4, bytes, {2e-4, 1e8})});
@@ -181,6 +235,12 @@ TEST_CASE("a curve of measured sums is monotone, linear between sizes and goes o
   CHECK_THAT(curve.seconds(1.9e6), WithinAbs(0.0185, 1e-12));
   for (double bytes = 1e3; bytes < 1e8; bytes *= 1.1)
     CHECK(curve.seconds(bytes) <= curve.seconds(1.1 * bytes));
+  // All three are pooled, as the last one is below the mean of the others.
+  const Curve pooled({{1e4, 0.004}, {1e5, 0.006}, {1e6, 0.001}});
+  for (const Exchange& each : pooled.points()) CHECK_THAT(each.seconds, WithinAbs(0.011 / 3, 1e-12));
+  // Where one size was measured, the time goes with the bytes.
+  CHECK_THAT(Curve({{1e6, 0.01}}).seconds(2e6), WithinAbs(0.02, 1e-12));
+  CHECK_THAT(Curve({{1e6, 0.01}, {1e6, 0.02}}).seconds(2e6), WithinAbs(0.04, 1e-12));
 }
 
 TEST_CASE("catalogues: what is wrong is told with line and unit", "[srifty]") {
@@ -204,6 +264,28 @@ TEST_CASE("catalogues: what is wrong is told with line and unit", "[srifty]") {
   CHECK_THAT(refusal_of(origin + header + "a,x,0,1,10,,here\n"), Contains("count is 0"));
   CHECK_THAT(refusal_of(origin + header + "a,x,1,nan,10,,here\n"), Contains("expected a number"));
   CHECK_THAT(refusal_of("# as_of: 2026-13-01\n" + std::string(header)), Contains("expected a date"));
+  CHECK_THAT(refusal_of(origin + header + "a,\"x\",1,1,10,,here\n"), Contains("has a quotation mark"));
+  CHECK_THAT(refusal_of(origin + "type,accelerator,count,count,price_usd_h,net_gbit_s\n"),
+             Contains("has the column \"count\" twice"));
+  CHECK_THAT(refusal_of(origin + "type,accelerator,count,price_usd_h\n"),
+             Contains("has no column net_gbit_s"));
+  CHECK_THAT(refusal_of(origin + header + ",x,1,1,10,,here\n"), Contains("has no type or no accelerator"));
+  CHECK_THAT(refusal_of(origin + header + "a,x,1.5,1,10,,here\n"), Contains("count is 1.5"));
+  const std::string all =
+      "type,accelerator,count,price_usd_h,net_gbit_s,gpu_mem_gib,intra_gbyte_s,link,zone,as_of,source\n";
+  const Machine whole =
+      read_catalogue(origin + all + "a,\tx ,2,1.5,10,2,3,eth,z1,2026-10-01,a letter\r\n", "prices.csv")
+          .machines[0];
+  CHECK(whole.accelerator == "x");
+  CHECK(whole.memory_bytes == 2.0 * (1 << 30));
+  CHECK(whole.inside == 3e9);
+  CHECK((whole.link == "eth" && whole.zone == "z1" && whole.as_of == "2026-10-01" &&
+         whole.source == "a letter"));
+  const Machine bare = read_catalogue(origin + all + "a,x,2,1.5,10,,,,,,\n", "prices.csv").machines[0];
+  CHECK((bare.memory_bytes == 0.0 && bare.as_of == "2026-11-01" && bare.source == "a test"));
+  CHECK_THAT(refusal_of(origin + all + "a,x,2,1.5,10,,,,,soon,\n"),
+             Contains("prices.csv:4: as_of is \"soon\""));
+  CHECK(!days_between("2026/11/01", "2026/11/02"));
   CHECK((days_between("2026-02-27", "2026-03-01") == 2));
   CHECK(!days_between("2026-02-30", "2026-03-01"));
 }
@@ -406,6 +488,194 @@ TEST_CASE("the front has what nothing beats, and no more", "[srifty]") {
   }
 }
 
+namespace {
+
+Machine machine_of(const std::string& type, const std::string& accelerator, int count,
+                   std::optional<double> price, std::optional<double> spot = {}) {
+  Machine made;
+  made.type = type;
+  made.accelerator = accelerator;
+  made.count = count;
+  made.price = price;
+  made.spot_price = spot;
+  made.network = 1e9;
+  made.region = "here";
+  return made;
+}
+
+Job small_job(std::int64_t batch) {
+  Job job;
+  job.batch = batch;
+  job.samples = 1e6;
+  job.max_machines = 2;
+  job.buckets = {25 * mebibyte};
+  return job;
+}
+
+Plan plan_of(const Job& job, const Catalogue& catalogue, const std::vector<Profile>& profiles,
+             const std::vector<Links>& links = {}) {
+  return Planner(job, catalogue, profiles, links).plan([](auto, auto) { return false; });
+}
+
+std::vector<std::string> names_of(const Plan& plan, const Catalogue& catalogue) {
+  std::vector<std::string> names;
+  for (const Candidate& each : plan.candidates) names.push_back(cluster_text(each, catalogue));
+  return names;
+}
+
+const Candidate& named(const Plan& plan, const Catalogue& catalogue, const std::string& name) {
+  const std::vector<std::string> names = names_of(plan, catalogue);
+  const auto found = std::find(names.begin(), names.end(), name);
+  REQUIRE(found != names.end());
+  return plan.candidates[static_cast<std::size_t>(found - names.begin())];
+}
+
+}  // namespace
+
+TEST_CASE("every cluster that can be rented is there, once", "[srifty]") {
+  const std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002)};
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("a", "x", 1, 2.0, 1.0), machine_of("b", "x", 1, 3.0),
+                        machine_of("c", "x", 1, {}, 0.5), machine_of("d", "x", 1, {}),
+                        machine_of("far", "x", 1, 1.0)};
+  catalogue.machines.back().region = "there";
+  Job job = small_job(4);
+  job.allow_mixed = true;
+  using Names = std::vector<std::string>;
+  Plan plan = plan_of(job, catalogue, profiles);
+  CHECK(names_of(plan, catalogue) == Names{"1 x a here", "2 x a here", "1 x b here", "2 x b here",
+                                           "1 x c here", "1 x d here", "1 x far there", "2 x far there",
+                                           "1 x a here + 1 x b here"});
+  CHECK(named(plan, catalogue, "1 x c here").unusable == "offered as spot only");
+  CHECK(named(plan, catalogue, "1 x d here").unusable == "not offered");
+  job.allow_spot = true;
+  job.spot = {0.1, 30, 180};
+  plan = plan_of(job, catalogue, profiles);
+  CHECK(names_of(plan, catalogue) ==
+        Names{"1 x a here", "1 x a here spot", "2 x a here", "2 x a here spot", "2 x a here (1 spot)",
+              "1 x b here", "2 x b here", "1 x c here spot", "2 x c here spot", "1 x d here", "1 x far there",
+              "2 x far there", "1 x a here + 1 x b here", "1 x a here spot + 1 x b here",
+              "1 x a here + 1 x c here spot", "1 x a here spot + 1 x c here spot",
+              "1 x b here + 1 x c here spot"});
+}
+
+TEST_CASE("of clusters that are worth the same, the one with fewer machines is chosen, then the better one",
+          "[srifty]") {
+  std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002), profile_of("slow", 0.001, 0.002)};
+  for (BatchProfile& each : profiles[1].batches) {  // twice the time, to the bit
+    each.forward *= 2;
+    each.backward *= 2;
+  }
+  profiles[1].rest *= 2;
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("ones", "x", 1, 1.0), machine_of("pair", "x", 2, 2.0)};
+  Job job = small_job(16);
+  job.max_seconds = 0.99 * plan_of(job, catalogue, profiles).candidates[0].seconds;  // two ranks at least
+  for (const Objective objective : {Objective::min_cost, Objective::min_time, Objective::min_cost_time}) {
+    job.objective = objective;
+    catalogue.machines[1].network = objective == Objective::min_cost ? 1e9 : 1e12;
+    catalogue.machines[0].network = catalogue.machines[1].network;
+    job.max_machines = 2;
+    Plan plan = plan_of(job, catalogue, profiles);
+    plan = plan_of(job, catalogue, profiles);
+    REQUIRE(plan.chosen);
+    const Candidate& chosen = plan.candidates[*plan.chosen];
+    for (const Candidate& each : plan.candidates)
+      if (each.feasible() && each.seconds == chosen.seconds && each.cost == chosen.cost)
+        CHECK(each.machines >= chosen.machines);
+  }
+  catalogue.machines = {machine_of("slow", "slow", 1, 1.0), machine_of("fast", "x", 1, 2.0),
+                        machine_of("cheap", "x", 1, 1.5)};
+  job = small_job(1);
+  job.max_machines = 1;
+  job.objective = Objective::min_time;
+  Plan plan = plan_of(job, catalogue, profiles);
+  CHECK((plan.chosen == 2));  // as fast as "fast"
+  CHECK((!plan.candidates[1].pareto && plan.candidates[2].pareto));
+  catalogue.machines.pop_back();
+  job.objective = Objective::min_cost;
+  plan = plan_of(job, catalogue, profiles);
+  REQUIRE(plan.candidates[0].cost == plan.candidates[1].cost);
+  CHECK((plan.chosen == 1));  // as cheap as "slow"
+  CHECK((!plan.candidates[0].pareto && plan.candidates[1].pareto));
+}
+
+TEST_CASE("memory cuts a share into micro-batches, caps those by speed, and says what has no room",
+          "[srifty]") {
+  std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002), profile_of("y", 0.002, 0.004)};
+  for (Profile& each : profiles) each.sample_bytes = 1e6;
+  const double weights = 4 * profiles[0].weight_bytes;
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("a", "x", 1, 1.0), machine_of("b", "y", 1, 1.0)};
+  Job job = small_job(12);
+  job.allow_mixed = true;
+  const auto with = [&](double room) {
+    catalogue.machines[0].memory_bytes = room;
+    return plan_of(job, catalogue, profiles);
+  };
+  Plan plan = with(weights + 3.5e6);
+  CHECK(named(plan, catalogue, "1 x a here").micros == 4);
+  CHECK((named(plan, catalogue, "1 x a here + 1 x b here").shares == std::vector<std::int64_t>{3, 9}));
+  plan = with(weights + 2.9e6);
+  CHECK(named(plan, catalogue, "1 x a here").micros == 6);  // 5 does not divide 12
+  plan = with(weights + 0.5e6);
+  CHECK_THAT(named(plan, catalogue, "1 x a here").unusable, Contains("memory: one sample needs"));
+  CHECK_THAT(named(plan, catalogue, "1 x a here + 1 x b here").unusable,
+             Contains("memory: no room for a sample on a"));
+  plan = with(weights - 1e6);
+  CHECK_THAT(named(plan, catalogue, "1 x a here").unusable, Contains("memory: weights alone need"));
+  CHECK(named(plan, catalogue, "1 x b here").usable());
+}
+
+TEST_CASE("a step has the rest, the data, the slowest of its ranks, and the links of all of them",
+          "[srifty]") {
+  std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002)};
+  Profile& profile = profiles.front();
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("a", "x", 1, 1.0), machine_of("b", "x", 1, 1.0)};
+  Job job = small_job(16);
+  job.allow_mixed = true;
+  const auto of = [&](const std::string& name, const std::vector<Links>& links = {}) {
+    return named(plan_of(job, catalogue, profiles, links), catalogue, name);
+  };
+  // 16 samples: 0.017 + 0.034, and the rest of 0.003.
+  CHECK_THAT(of("1 x a here").p50, WithinRel(0.054, 1e-9));
+  profile.input = 0.001;
+  CHECK_THAT(of("1 x a here").p50, WithinRel(0.070, 1e-9));  // read ahead of the step
+  profile.input = 0.01;
+  profile.input_overlaps = true;
+  CHECK_THAT(of("1 x a here").p50, WithinRel(0.160, 1e-9));  // read beside it, and slower
+  profile.input = 0.0;
+  // Steps from 1 to 2 times the median, evenly: the slower of two is within 1 + sqrt(0.9) at 90 %.
+  profile.steps = {1.0, 2.0};
+  const Candidate one = of("1 x a here"), two = of("2 x a here");
+  CHECK_THAT(one.p90, WithinRel(1.9 * 0.054, 1e-9));
+  CHECK(two.p90 - two.p50 > (std::sqrt(0.9) - std::sqrt(0.5)) * (0.025 + 0.003));
+  const double infinite = 1e30;
+  for (Machine& each : catalogue.machines) each.network = infinite;
+  // Without sums, of 8 samples each: 0.009 + 0.018 + 0.003.
+  CHECK_THAT(of("2 x a here").p90, WithinRel((1 + std::sqrt(0.9)) * 0.030, 1e-9));
+  job.quantile = 0.9;
+  const Candidate judged = of("2 x a here");
+  // Ranks of one machine type with other shares: the largest one counts, wherever it stands.
+  Candidate other = judged;
+  const Planner planner(job, catalogue, profiles, {});
+  other.shares = {6, 8};
+  CHECK(planner.step(other, job.buckets[0], 0.5) == planner.step(judged, job.buckets[0], 0.5));
+  CHECK_THAT(judged.seconds, WithinRel(1e6 / 16 * judged.p90, 1e-9));
+  job.quantile = 0.5;
+  // Of two types with one name of a link, the link; of two names, the network.
+  const Links slow = read_links(
+      R"({"format":"trainyard.links/1","name":"slow","as_of":"2026-11-01","source":"a test","worlds":[{"ranks":2,)"
+      R"("points":[{"bytes":1000,"p50_s":1.0,"p90_s":1.0},{"bytes":100000000,"p50_s":1.0,"p90_s":1.0}]}]})",
+      "slow.json");
+  catalogue.machines[0].link = "slow";
+  CHECK(of("2 x a here", {slow}).p50 > 1.0);
+  CHECK(of("1 x a here + 1 x b here", {slow}).p50 < 1.0);
+  catalogue.machines[1].link = "slow";
+  CHECK(of("1 x a here + 1 x b here", {slow}).p50 > 1.0);
+}
+
 TEST_CASE("where nothing keeps all limits, the nearest limit that would do is told", "[srifty]") {
   const Catalogue catalogue =
       read_catalogue(origin + header + "a,x,1,1,100,,here\nb,y,1,0.5,100,,here\n", "prices.csv");
@@ -431,6 +701,42 @@ TEST_CASE("where nothing keeps all limits, the nearest limit that would do is to
                 .plan([](auto, auto) { return false; })
                 .chosen.has_value() == !less);
     }
+  }
+}
+
+TEST_CASE("a throughput counts what revocations take, is a limit, and is told where it is out of reach",
+          "[srifty]") {
+  const std::vector<Profile> profiles = {profile_of("x", 0.001, 0.002)};
+  Catalogue catalogue;
+  catalogue.machines = {machine_of("a", "x", 1, 2.0, 1.0), machine_of("b", "x", 2, 5.0)};
+  Job job = small_job(16);
+  job.allow_spot = true;
+  job.spot = {5, 30, 180};
+  const Candidate spot = named(plan_of(job, catalogue, profiles), catalogue, "1 x a here spot");
+  CHECK(spot.overhead > 0.1);
+  CHECK_THAT(spot.throughput, WithinRel(16 / (spot.p50 * (1 + spot.overhead)), 1e-12));
+  job.min_throughput = 1e6;
+  Plan plan = plan_of(job, catalogue, profiles);
+  CHECK_THAT(plan.candidates[0].over, Contains("samples/s < 1e+06"));
+  REQUIRE(plan.relaxations.size() == 1);
+  CHECK(plan.relaxations[0].limit == "min_throughput");
+  for (const Candidate& each : plan.candidates)
+    CHECK(each.throughput <= plan.candidates[plan.relaxations[0].candidate].throughput);
+  // Where each limit is out of reach, the cluster that is over them by the least factor altogether.
+  for (const auto& [seconds, cost, rate] :
+       {std::tuple{1.0, 1e-3, 1e6}, std::tuple{1.0, 0.4, 1e3}, std::tuple{1300.0, 1e-3, 590.0}}) {
+    job.max_seconds = seconds;
+    job.max_cost = cost;
+    job.min_throughput = rate;
+    plan = plan_of(job, catalogue, profiles);
+    REQUIRE(plan.relaxations.size() == 1);
+    CHECK(plan.relaxations[0].limit == "several limits");
+    const auto factor = [&](const Candidate& each) {
+      return std::max(1.0, each.seconds / seconds) * std::max(1.0, each.cost / cost) *
+             std::max(1.0, rate / each.throughput);
+    };
+    for (const Candidate& each : plan.candidates)
+      CHECK(factor(each) >= factor(plan.candidates[plan.relaxations[0].candidate]));
   }
 }
 

@@ -52,9 +52,11 @@ TEST_CASE("a plugin under test has checked options") {
   says({{"gamma", 1.5}}, "`gamma` is 1.5");
   says({{"gamma", "half"}}, "`gamma` is a string, is to be a float");
   says({{"every", "soon"}}, "no duration");
-  says({{"every", Value(Array{"1ba"})}}, "not to be a list");
+  says({{"every", Value(Array{"1ba"})}}, "option `every` is not to be a list");
   says({{"warmup_curve", "steep"}}, "none of its words");
   CHECK_THROWS_WITH(Made<Optimizer>(shipped("optimizer", "sgd")), Contains("`lr` is required"));
+  CHECK_THROWS_WITH(Made<Optimizer>(shipped("optimizer", "adamw"), {{"lr", 0.1}, {"betas", 0.9}}),
+                    Contains("option `betas` is to be a list"));
   CHECK_THROWS_WITH(Made<Optimizer>(step),
                     Contains("is of kind schedule, and the test wants kind optimizer"));
   CHECK_THROWS_AS(Made<Schedule>("/nowhere.so"), PluginError);

@@ -243,6 +243,10 @@ TEST_CASE("a full disk, and a folder that is none, are told in words") {
   }
   writer.write(record(2), stored);
   CHECK(TrialReader(folder.path()).steps(Mode::train) == std::vector<std::int64_t>{0, 2});
+  fs::create_directories(folder / "index/000000000/000000000003_worker_0.json");
+  CHECK_THROWS_WITH(writer.write(record(3), stored),
+                    Contains("cannot rename '") && Contains("worker_0.json.tmp'"));
+  fs::remove(folder / "index/000000000/000000000003_worker_0.json");
   folder.write("index/000000000/000000000003_worker_0.json", "{ no JSON");
   CHECK_THROWS_WITH(TrialReader(folder.path()), Contains("is no JSON"));
 }

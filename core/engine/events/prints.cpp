@@ -65,7 +65,6 @@ class Stream final : public std::streambuf {
     if (cookie_ != nullptr) std::setvbuf(cookie_, nullptr, _IONBF, 0);
   }
   void take() {
-    std::fflush(original_);
     if (cookie_ != nullptr) variable_ = cookie_;
   }
   void give_back() { variable_ = original_; }

@@ -69,8 +69,7 @@ RowsWanted rows_of(const Manifest& manifest) {
 }  // namespace
 
 const State* Loaded::find(std::string_view owner) const {
-  const auto found =
-      std::find_if(states.begin(), states.end(), [&](const State& each) { return each.owner == owner; });
+  const auto found = std::ranges::find(states, owner, &State::owner);
   return found == states.end() ? nullptr : &*found;
 }
 

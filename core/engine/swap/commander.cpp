@@ -17,16 +17,6 @@ namespace {
 
 constexpr int most_commands = 8;  ///< at one safe point
 
-std::string what(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& exception) {
-    return exception.what();
-  } catch (...) {
-    return "something that is no std::exception";
-  }
-}
-
 /// Returns the number of steps in the watch: the most that the swaps ask for; 0 on several ranks.
 std::int64_t watch_of(const Entry& entry, train::Run& run) {
   std::int64_t longest = 0;
@@ -60,8 +50,9 @@ void Commander::start(const std::shared_ptr<Job>& job) {
         throw ConfigError(config::text(job->entry.swaps) +
                           ": its slot was left out when the run began, as the plugin is in quarantine: stop "
                           "the run and resume it, which takes a plugin that was mended");
-    } catch (...) {
-      job->error = std::current_exception();
+    } catch (
+        const std::exception& error) {  // plugins are called within guards, which make Errors of all else
+      job->refused = error.what();
     }
     job->done = true;
   });
@@ -268,13 +259,13 @@ void Commander::commit(Job& job) {
   distributed::World* const world = run_.loop().world();
   std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry, run_);
-  std::string refused = job.error ? what(job.error) : "";
+  std::string refused = job.refused;
   if (world != nullptr) refused = agree_with_others(job, before, refused);
   if (refused.empty()) {
     try {
       before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
-    } catch (...) {
-      refused = what(std::current_exception());
+    } catch (const std::exception& error) {
+      refused = error.what();
     }
     if (world != nullptr) refused = agree_with_others(job, before, refused);
     if (!refused.empty()) note_pause("for a swap that was not made");

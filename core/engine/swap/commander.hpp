@@ -72,7 +72,7 @@ class Commander {
     Entry entry;
     std::optional<Command> command;  ///< the command of a client who waits for the answer
     std::unique_ptr<train::PreparedSwap> prepared;
-    std::exception_ptr error;
+    std::string refused;
     std::atomic<bool> done{false};  ///< prepared, or failed
   };
   /// A watched swap of the run, or what came after one: another swap, or a pause of the executor.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -21,9 +22,6 @@
 
 namespace trainyard::train {
 namespace {
-
-/// Events that a plugin expects to have seen once it is in a run.
-constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
 
 bool same_shape(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
@@ -94,10 +92,30 @@ bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
   });
 }
 
-/// Returns true if an executor may depend on what a swap replaces.
-bool concerns_the_executor(const Layer& layer) {
-  return layer.made.network ||
-         brings(layer, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name});
+/// Returns the plugins that are there now, but those that no swap brings as the run has them: their files may
+/// have been rebuilt, too. A plugin in two slots is the one that was loaded last.
+plugins::Registry plugins_for(const std::vector<config::SwapRequest>& swaps, Run& run, Layer& layer,
+                              const config::RunConfig& config) {
+  std::multimap<int, plugins::PluginFile> kept;  // by generation
+  std::set<std::pair<std::string, std::string>> brought;
+  for (const plugins::PluginFile& file : run.registry().files())
+    if (plugins::find_kind(file.manifest.kind)->beside) kept.emplace(0, file);
+  for (const control::Quarantined& each : run.live().quarantined)
+    for (const plugins::PluginFile* file : run.registry().find(each.kind, each.plugin))
+      kept.emplace(0, *file);
+  for (const config::SlotConfig& slot : config.slots) {
+    ActivePlugin& plugin = layer.plugin(slot.slot);
+    kept.emplace(plugin.generation(), plugin.file());
+    const auto replaces = [&](const config::SwapRequest& swap) { return config::replaces(swap.slot, slot); };
+    if (const auto swap = std::ranges::find_if(swaps, replaces); swap != swaps.end())
+      brought.emplace(slot.kind, swap->type.empty() ? slot.type : swap->type);
+    else
+      for (const auto& [name, code] : plugin.services().parts()) kept.emplace(code.generation(), code.file());
+  }
+  std::vector<plugins::PluginFile> files;
+  for (auto& [generation, file] : kept)
+    if (!brought.contains({file.manifest.kind, file.manifest.name})) files.push_back(std::move(file));
+  return run.registry().rescan(files);
 }
 
 /// Returns true if the loop settles before each hook of a plugin.
@@ -113,7 +131,8 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
                                              PreparedSwap* after) {
   auto swap = std::make_unique<PreparedSwap>();
   const config::RunConfig& config = after != nullptr ? after->config_ : live_.config;
-  const plugins::Registry registry = run_.registry().rescan();
+  swap->layer_.below = after != nullptr ? &after->layer_ : &live_.layer;
+  const plugins::Registry registry = plugins_for(swaps, run_, *swap->layer_.below, config);
   config::Resolution resolution =
       config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
   if (resolution.config) {
@@ -127,7 +146,6 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
   swap->config_text_ = config::toml_file(swap->config_.resolved);
-  swap->layer_.below = after != nullptr ? &after->layer_ : &live_.layer;
   const std::vector<config::SlotConfig>& then = swap->config_.slots;
   for (std::size_t i = 0; i < then.size(); ++i) {
     const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
@@ -254,7 +272,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   try {
     for (; out < coming.size(); ++out) call(going(swap, out), Event::swap_out);
     for (; in < coming.size(); ++in) {
-      for (const Event event : set_up) call(coming[in], event);
+      for (const Event event : config::set_up) call(coming[in], event);
       hand_over(going(swap, in), coming[in], swap.parts_[in].carry);
       if (const std::string lost = lost_gradients(going(swap, in), coming[in]);
           !lost.empty() && swap.parts_[in].carry != config::Carry::fresh)
@@ -268,7 +286,9 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (rules) run_.attach_rules(swap.layer_);  // it may object to them
     exchange(swap);
     exchanged = true;
-    if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();
+    if (swap.layer_.made.network ||
+        brings(swap.layer_, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name}))
+      run_.loop().bench().reopen();  // the executor may depend on them
     if (run_.loop().world() != nullptr &&
         (swap.layer_.made.network || brings(swap.layer_, {Dataset::kind.name, Loss::kind.name})))
       run_.try_batch();  // several ranks do not go back once they train

@@ -164,7 +164,6 @@ int rules_command(const config::RunConfig& config, const plugins::Registry& regi
     throw ConfigError("the run file has no [[rules]] to look with; add some, or name another with --config");
   Run run(config, registry);
   TrialReader reader(trial);
-  reader.refresh();
   std::deque<Look> looks;
   for (ActivePlugin& plugin : run.plugins())
     if (plugin.slot().kind == Rule::kind.name)

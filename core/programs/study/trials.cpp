@@ -35,10 +35,11 @@ std::string text_of(const std::string& file) {
   return text;
 }
 
-/// Takes what the run's result says: its metrics, if `done`, and how far it came.
-void read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
+/// Takes what the run's result says: its metrics, if `done`, and how far it came. Returns its exit code; nothing
+/// where there is no result.
+std::optional<int> read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
   const control::Json result = object_in(text_of(folder + "/result.json"));
-  if (!result.is_object()) return;
+  if (!result.is_object()) return std::nullopt;
   outcome.steps = result.value("steps", std::int64_t{0});
   const control::Json data = result.value("data", control::Json::object());
   outcome.rows = data.value("rows", std::int64_t{0});
@@ -48,12 +49,7 @@ void read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
     if (done)
       outcome.metrics[name] =
           value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-/// Returns the exit code that a run's result has; nothing where it has none.
-std::optional<int> exit_code_in(const std::string& folder) {
-  const control::Json result = object_in(text_of(folder + "/result.json"));
-  return result.is_object() ? std::optional(result.value("exit_code", 0)) : std::nullopt;
+  return result.value("exit_code", 0);
 }
 
 int train(const RunFileOptions& training) {
@@ -143,7 +139,7 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - trial.begun).count();
   const std::string printed = text_of(trial.log);
   const bool done = end.code() == static_cast<int>(ExitCode::done);
-  read_result(trial.folder, done, outcome);
+  const std::optional<int> told = read_result(trial.folder, done, outcome);
   if (done) {
     for (const auto& [step, value] : curve_of(trial.folder, study_.metric)) outcome.curve.push_back(value);
     std::error_code ignored;
@@ -152,7 +148,7 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   }
   ended.interrupted =
       interrupted_ && (end.code() == static_cast<int>(ExitCode::resumable) || end.by_signal());
-  ended.lost = !study_.launch.empty() && end.code() != exit_code_in(trial.folder) &&
+  ended.lost = !study_.launch.empty() && end.code() != told &&
                (end.code() == static_cast<int>(ExitCode::internal) ||
                 end.code() > static_cast<int>(ExitCode::distributed));
   const bool diverged = end.code() == static_cast<int>(ExitCode::numeric);

@@ -18,7 +18,6 @@ struct Link {
 
 /// Returns the seconds in which `ranks` ranks sum `bytes` bytes in a ring: 2 (n - 1) messages of an n-th each.
 inline double ring_seconds(double ranks, double bytes, const Link& link) {
-  if (ranks < 2.0) return 0.0;
   const double messages = 2.0 * (ranks - 1.0);
   return messages * link.latency + messages / ranks * bytes / link.bandwidth;
 }
@@ -90,7 +89,8 @@ class Curve {
   std::vector<Exchange> points_;
 };
 
-/// Fits the ring's two constants to measured sums of `ranks` ranks, at least 2; neither is below 0.
+/// Fits the ring's two constants to measured sums of `ranks` ranks, at least 2; neither is below 0, and where no
+/// byte takes time the bandwidth is infinite.
 inline Link fit_link(double ranks, const std::vector<Exchange>& points) {
   const double messages = 2.0 * (ranks - 1.0);
   std::vector<Observation> observations;
@@ -98,7 +98,7 @@ inline Link fit_link(double ranks, const std::vector<Exchange>& points) {
   for (const Exchange& each : points)
     observations.push_back({messages, messages / ranks * each.bytes, each.seconds});
   const auto [latency, per_byte] = fit_two(observations);
-  return {latency, 1.0 / std::max(per_byte, 1e-18)};
+  return {latency, 1.0 / per_byte};
 }
 
 }  // namespace srifty

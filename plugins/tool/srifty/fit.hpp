@@ -15,7 +15,8 @@ struct Observation {
   double first = 0.0, second = 0.0, seconds = 0.0;
 };
 
-/// Returns the two constants, neither below 0, with the least sum of squared relative errors.
+/// Returns the two constants, neither below 0, with the least sum of squared relative errors; the second one alone
+/// where all observations are multiples of one. `second` is above 0 in each.
 inline std::pair<double, double> fit_two(std::span<const Observation> observations) {
   double aa = 0, ab = 0, bb = 0, a = 0, b = 0;
   for (const Observation& each : observations) {
@@ -27,7 +28,7 @@ inline std::pair<double, double> fit_two(std::span<const Observation> observatio
     b += y;
   }
   const double area = aa * bb - ab * ab;
-  if (area <= 1e-12 * aa * bb) return bb > 0.0 ? std::pair(0.0, b / bb) : std::pair(a / aa, 0.0);
+  if (area <= 1e-12 * aa * bb) return {0.0, b / bb};
   const double first = (a * bb - b * ab) / area, second = (aa * b - ab * a) / area;
   if (first < 0.0) return {0.0, b / bb};
   if (second < 0.0) return {a / aa, 0.0};

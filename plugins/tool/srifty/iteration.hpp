@@ -69,22 +69,21 @@ struct StepParts {
 };
 
 /// Returns the seconds of a step that `ranks` ranks make together: a bucket is ready once the slowest has it.
-/// `shares` are buckets whose `ready` is a share of the backward pass; `seconds` says what summing so many bytes
-/// takes.
+/// `shares` are buckets whose `ready` is a share of the backward pass, the last one all of it; `seconds` says what
+/// summing so many bytes takes.
 inline double step_seconds(std::span<const StepParts> ranks, std::span<const Bucket> shares,
                            const std::function<double(double bytes)>& seconds) {
   std::vector<Bucket> buckets(shares.begin(), shares.end());
   for (Bucket& each : buckets) each.ready = 0.0;
-  double computed = 0.0, rest = 0.0, input = 0.0;
+  double rest = 0.0, input = 0.0;
   for (const StepParts& rank : ranks) {
     const double before = rank.micros * rank.forward + (rank.micros - 1) * rank.backward;
     for (std::size_t i = 0; i < buckets.size(); ++i)
       buckets[i].ready = std::max(buckets[i].ready, before + shares[i].ready * rank.backward);
-    computed = std::max(computed, before + rank.backward);
     rest = std::max(rest, rank.rest);
     input = std::max(input, rank.input);
   }
-  return std::max(input, std::max(end_of_exchanges(buckets, seconds), computed) + rest);
+  return std::max(input, end_of_exchanges(buckets, seconds) + rest);
 }
 
 }  // namespace srifty

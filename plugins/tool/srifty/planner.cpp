@@ -206,7 +206,6 @@ double Planner::step(const Candidate& candidate, double bucket, double quantile)
 }
 
 double Planner::sum_seconds(const Candidate& candidate, double bytes, double quantile) const {
-  if (candidate.ranks < 2) return 0.0;
   const std::string& name = machine(candidate.groups.front()).link;
   const bool alike = std::all_of(candidate.groups.begin(), candidate.groups.end(),
                                  [&](const Group& each) { return machine(each).link == name; });

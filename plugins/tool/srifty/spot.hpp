@@ -50,13 +50,8 @@ inline double simulated_overhead(double machines, const SpotScenario& scenario, 
       saved += segment;
       continue;
     }
-    double ready = next + scenario.restart_seconds;
+    wall = next + scenario.restart_seconds;  // or later, where the next revocation comes before
     next += draw(generator);
-    while (next < ready) {
-      ready = next + scenario.restart_seconds;
-      next += draw(generator);
-    }
-    wall = ready;
   }
   return wall / work - 1.0;
 }

@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -137,6 +138,19 @@ class HostTest(unittest.TestCase):
         while not true():
             self.assertLess(time.monotonic(), end)
             time.sleep(0.005)
+
+    def said(self, process, text):
+        """Reads what it prints up to a line with the text; it is ended after two minutes."""
+        lines = []
+        late = threading.Timer(120, process.kill)
+        late.start()
+        self.addCleanup(late.cancel)
+        for line in process.stdout:
+            lines.append(line)
+            if text in line:
+                late.cancel()
+                return "".join(lines)
+        self.fail(f"it never said {text}:\n{''.join(lines)}")
 
     def result(self, run="runs/small"):
         return json.loads((self.folder / run / "result.json").read_text())
