@@ -106,7 +106,7 @@ class Ops(HostTest):
         self.write("run.toml", SMALL)
         self.assertIn('sweeps has "cuot": expected some of cout, cin', self.call("--sweeps", '["cuot"]', code=2).stderr)
         self.write("bad.csv", "a,b\n1,2\n")
-        self.assertIn("bad.csv:1: expected the columns", self.call("--database", "bad.csv", code=3).stderr)
+        self.assertIn("bad.csv:1: expected the columns", self.call("--database", "bad.csv", code=4).stderr)
         self.assertEqual((self.folder / "bad.csv").read_text(), "a,b\n1,2\n")
         self.call("--rounds", "1", code=2)
 

@@ -97,7 +97,7 @@ double criterion(const std::vector<double>& errors, double deviation, const Stai
     sum += z <= tail ? 0.5 * z * z : tail * (z - 0.5 * tail);
   }
   double parameters = 0.0;
-  for (const Staircase::Step& each : stairs.steps) parameters += each.width == 1 ? 1.0 : 2.75;
+  for (const Staircase::Step& each : stairs.steps) parameters += each.width == 1 ? 1.0 : 2.5;
   return sum + 0.5 * std::log(static_cast<double>(errors.size())) * parameters;
 }
 

@@ -25,7 +25,7 @@ double padded(std::int64_t channels, std::int64_t width) {
 
 /// Height and width of the output.
 double edge(const Operator& p) {
-  const std::int64_t padding = p.op == "average_pool" ? 0 : p.kernel / 2;
+  const std::int64_t padding = p.op == "average_pool" ? 0 : (p.kernel - 1) / 2;
   return static_cast<double>(std::max<std::int64_t>(1, (p.size + 2 * padding - p.kernel) / p.stride + 1));
 }
 

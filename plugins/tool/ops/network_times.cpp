@@ -44,7 +44,7 @@ bool set_window(Operator& point, const Node& node, std::int64_t padding) {
     return false;
   point.kernel = kernel;
   point.stride = stride;
-  return dilation == 1 && pads == (padding < 0 ? kernel / 2 : padding);
+  return dilation == 1 && pads == (padding < 0 ? (kernel - 1) / 2 : padding);
 }
 
 const std::map<std::string, std::string, std::less<>>& plain_names() {

@@ -65,7 +65,7 @@ ValueId block(GraphBuilder& b, ValueId x, const Operator& p) {
   if (p.op == "batch_norm") return b.batch_norm(x, "norm");
   if (p.op == "add") return b.add(x, x);
   if (p.op == "concat") return b.concat({x, x}, 1);
-  if (p.op == "max_pool") return b.max_pool2d(x, p.kernel, p.stride, p.kernel / 2);
+  if (p.op == "max_pool") return b.max_pool2d(x, p.kernel, p.stride, (p.kernel - 1) / 2);
   if (p.op == "average_pool") return b.average_pool2d(x, p.kernel, p.stride);
   if (p.op == "global_pool") return b.global_average_pool(x);
   throw ConfigError("there is no operator " + p.op);
