@@ -175,6 +175,22 @@ class OwnTable(HostTest):
         self.assertEqual((len(rows), list(rows[0])), (5, ["sample", "value"]))
         self.assertEqual(len({float(row["value"]) for row in rows}), 5)
 
+    def test_a_target_in_thousands_is_learned_about_1_and_predicted_in_thousands(self):
+        text = TABLE.replace('loss]\ntype = "cross_entropy"', 'loss]\ntype = "mse"').replace("8, 3]", "8, 1]").replace(
+            "[data]", '[data]\ntask = "regression"\ntarget = "income"\nstandardize_target = true').replace('type = "accuracy"', 'type = "mae"').replace(
+            "layers = [6", "layers = [8")
+        self.assertLess(self.train(text)["metrics"]["val/loss"], 10)
+        self.write("new.csv", table(11))
+        values = [float(row["value"]) for row in self.rows(self.predict("new.csv").stdout)]
+        self.assertTrue(all(950 < value < 1060 for value in values), values)
+
+    def test_one_class_alone_is_warned_of_before_anything_is_trained(self):
+        text = TABLE.replace("[6, 8, 3]", "[6, 8, 1]")
+        self.write("run.toml", text)
+        for name in ("train.csv", "val.csv"):
+            self.write(name, table(30).replace("may be", "yes").replace(",no", ",yes"))
+        self.assertIn("all rows that training has are of one class, 'yes'", self.host("validate", "run.toml").stderr)
+
 
 TEXT = HEAD + """
 [model]

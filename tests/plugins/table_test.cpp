@@ -1,9 +1,11 @@
 // Tables with categories, gaps and text, as people have them: csv beyond numbers.
+#include <cmath>
 #include <numeric>
 
 #include <catch2/catch.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/learns.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
 #include <trainyard/new_data.hpp>
 
 #include "golden.hpp"
@@ -262,6 +264,52 @@ TEST_CASE("csv: what was learned goes through its table and back, and a damaged 
   damaged.set("target", 9);
   auto dataset = make<Dataset>("csv", options);
   CHECK_THROWS_AS(dynamic_cast<Learns&>(*dataset).use(damaged), DataError);
+}
+
+TEST_CASE(
+    "csv: a target that is a number becomes mean 0 and deviation 1 of the training split, and the way back "
+    "is kept") {
+  const TempFolder folder;
+  Table options = table({{"path", folder.write("t.csv", "a,y\n1,1000\n2,1002\n3,1004\n4,1010\n")},
+                         {"task", "regression"},
+                         {"standardize_target", true}});
+  const auto train = open(options);
+  const float deviation = std::sqrt(14.0f);  // of 1000, 1002, 1004, 1010 about 1004
+  const Floats scaled = {-4 / deviation, -2 / deviation, 0, 6 / deviation};
+  check_close(values(read_all(*train).target), scaled);
+  const auto [factor, summand] = dynamic_cast<const ScalesTargets&>(*train).target_scale();
+  CHECK(factor == Approx(deviation));
+  CHECK(summand == Approx(1004));
+
+  options.set("path", folder.write("v.csv", "a,y\n1,1004\n2,2000\n"));
+  const auto val = open(options, train.get());
+  check_close(values(read_all(*val).target), {0, 996 / deviation});
+  CHECK(dynamic_cast<const ScalesTargets&>(*val).target_scale() == std::pair(factor, summand));
+
+  options.erase("standardize_target");
+  const auto plain = open(options);
+  CHECK(values(read_all(*plain).target) == Floats{1004, 2000});
+  CHECK(dynamic_cast<const ScalesTargets&>(*plain).target_scale() == std::pair(1.0, 0.0));
+  options.set("path", folder.write("c.csv", "a,y\n1,5\n2,5\n"));
+  options.set("standardize_target", true);
+  CHECK(values(read_all(*open(options)).target) == Floats{0, 0});
+  options.set("task", "classification");
+  CHECK_THROWS_WITH(open(options), Contains("standardize_target is for numbers"));
+}
+
+TEST_CASE("csv: a target that is the same in all rows of the training split is warned of") {
+  const TempFolder folder;
+  const auto warned = [&](const std::string& rows, const char* task, const char* what) {
+    test::QuietHost host;
+    auto dataset = make<Dataset>("csv", table({{"path", folder.write("t.csv", rows)}, {"task", task}}));
+    dataset->set_host(host);
+    dataset->open("train");
+    return host.logged(what, LogLevel::warning);
+  };
+  CHECK(warned("a,y\n1,x\n2,x\n", "classification", "are of one class, 'x'"));
+  CHECK(warned("a,y\n1,5\n2,5\n", "regression", "is the same number in all rows"));
+  CHECK_FALSE(warned("a,y\n1,x\n2,z\n", "classification", "nothing to learn"));
+  CHECK_FALSE(warned("a,y\n1,5\n2,6\n", "regression", "nothing to learn"));
 }
 
 TEST_CASE("csv: new rows, a few at a time, without a target, in any order of columns") {

@@ -251,6 +251,41 @@ TEST_CASE("trees: rows in another order are the same rows: one matrix, the same 
   CHECK(sorted.matrices_made() == 2);
 }
 
+TEST_CASE("trees: of two classes, one tree a round and its mirror image are two trees a round") {
+  const Batch batch = made_batch(80, 2, 9), unseen = made_batch(30, 2, 10);
+  for (const nlohmann::json& options : {nlohmann::json::object(), nlohmann::json{{"label_smoothing", 0.1}},
+                                        nlohmann::json{{"class_weights", {1.0, 3.0}}}}) {
+    INFO(options.dump());
+    const auto loss = made_loss("cross_entropy", test::options(options));
+    Growth one = sampling;
+    one.mirrored = true;
+    TreesNetwork each(sampling, features, {2}, 7), mirrored(one, features, {2}, 7);
+    for (int i = 0; i < 6; ++i) {
+      round(each, *loss, batch);
+      round(mirrored, *loss, batch);
+    }
+    CHECK(mirrored.forward(unseen, evaluation).allclose(each.forward(unseen, evaluation), 1e-5, 1e-6));
+    CHECK(mirrored.margins(batch).allclose(each.margins(batch), 1e-5, 1e-6));
+    CHECK(mirrored.forward(unseen, evaluation).abs().max().item<float>() > 0.1f);
+    CHECK(10 * bytes_of(mirrored).numel() < 6 * bytes_of(each).numel());
+    CHECK_THROWS_WITH(each.adopt(mirrored.buffers()), Contains("1 outputs") && Contains("has 2"));
+  }
+}
+
+TEST_CASE("trees: mirror images are refused to a loss that sees more than the difference of two logits") {
+  Growth growth;
+  growth.mirrored = true;
+  Batch batch = made_batch(20, 2, 9);
+  batch.target = at::rand({20, 2});
+  TreesNetwork network(growth, features, {2}, 7);
+  CHECK_THROWS_WITH(round(network, *made_loss("mse"), batch),
+                    Contains("take a loss that sees the difference"));
+  const Batch three = made_batch(20, 3, 9);
+  TreesNetwork own(growth, features, {3}, 7), plain({}, features, {3}, 7);
+  for (TreesNetwork* const each : {&own, &plain}) round(*each, *made_loss("cross_entropy"), three);
+  CHECK(at::equal(bytes_of(own), bytes_of(plain)));  // three logits have trees of their own
+}
+
 TEST_CASE("trees: each round draws features and rows anew") {
   const Batch batch = made_batch(60, 3, 9);
   const auto loss = made_loss("cross_entropy");

@@ -55,7 +55,11 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
 }  // namespace
 
 void check_command(const config::RunConfig& config, const plugins::Registry& registry) {
-  Run run(config, registry);
+  HostOutputs outputs;
+  outputs.log = [](LogLevel level, const std::string& text) {
+    if (level >= LogLevel::warning) std::fprintf(stderr, "warning: %s\n", text.c_str());
+  };
+  Run run(config, registry, outputs);
   run.build_model();
   Bench& bench = run.build_loop({}).bench();
   Swaps(run).rehearse();

@@ -8,6 +8,7 @@
 #include <trainyard/host.hpp>
 #include <trainyard/keeps_data.hpp>
 #include <trainyard/learns.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
 #include <trainyard/new_data.hpp>
 #include <trainyard/ranks.hpp>
 #include <trainyard/staged_dataset.hpp>
@@ -23,7 +24,11 @@ using namespace trainyard;
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-class Cache final : public Dataset, public KeepsFolders, public Learns, public ReadsNewData {
+class Cache final : public Dataset,
+                    public KeepsFolders,
+                    public Learns,
+                    public ReadsNewData,
+                    public ScalesTargets {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -101,6 +106,11 @@ class Cache final : public Dataset, public KeepsFolders, public Learns, public R
   std::vector<std::string> class_names() const override {
     const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
     return reader != nullptr ? reader->class_names() : std::vector<std::string>();
+  }
+
+  std::pair<double, double> target_scale() const override {
+    const auto* const scales = dynamic_cast<const ScalesTargets*>(made_.get());
+    return scales != nullptr ? scales->target_scale() : std::pair(1.0, 0.0);
   }
 
   std::int64_t size() const override { return source_->size(); }

@@ -129,6 +129,8 @@ Table to_table(const Columns& columns) {
   table.set("target", static_cast<std::int64_t>(columns.target));
   table.set("labels", Array(columns.labels.begin(), columns.labels.end()));
   if (!columns.seen.empty()) table.set("seen", Array(columns.seen.begin(), columns.seen.end()));
+  table.set("target_mean", columns.target_mean);
+  table.set("target_deviation", columns.target_deviation);
   Array features;
   for (const Column& column : columns.features) {
     Table each;
@@ -211,6 +213,10 @@ Columns from_table(const Table& table) {
   columns.count = take_place(table, "count", 1 << 24);
   columns.target = take_place(table, "target", columns.count);
   columns.labels = take_texts(table, "labels");
+  if (table.find("target_deviation") != nullptr) {
+    columns.target_mean = take_number(table, "target_mean");
+    columns.target_deviation = take_number(table, "target_deviation");
+  }
   if (table.find("seen") != nullptr)
     for (const Value& each : take<Array>(table, "seen"))
       if (const auto* number = each.get_if<std::int64_t>()) columns.seen.push_back(*number);

@@ -45,6 +45,7 @@ struct Columns {
   std::size_t target = 0;
   std::vector<Column> features;
   std::vector<std::string> labels;  ///< of the classes; empty: they are integers, or there are none
+  double target_mean = 0.0, target_deviation = 1.0;  ///< of a number: (value - mean) / deviation is learned
   /// Where the options name the classes: those that the training split has, ascending; empty: all of them.
   std::vector<std::int64_t> seen;
 

@@ -6,6 +6,7 @@
 
 #include <trainyard/host.hpp>
 #include <trainyard/learns.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
 #include <trainyard/new_data.hpp>
 
 #include "../learned_classes.hpp"
@@ -79,7 +80,10 @@ class NewRows final : public trainyard::NewData {
   std::int64_t row_ = 0;
 };
 
-class Csv final : public datasets::RowDataset, public trainyard::Learns, public trainyard::ReadsNewData {
+class Csv final : public datasets::RowDataset,
+                  public trainyard::Learns,
+                  public trainyard::ReadsNewData,
+                  public trainyard::ScalesTargets {
  public:
   using Options = csv::Options;
   static void describe(trainyard::Manifest<Options>& m);
@@ -94,6 +98,9 @@ class Csv final : public datasets::RowDataset, public trainyard::Learns, public 
     return std::make_unique<NewRows>(path, *columns_, options_, shape_, host());
   }
   std::vector<std::string> class_names() const override { return columns_->labels; }
+  std::pair<double, double> target_scale() const override {
+    return {columns_->target_deviation, columns_->target_mean};
+  }
 
  private:
   void check_options() const;
@@ -160,6 +167,10 @@ void Csv::describe(trainyard::Manifest<Options>& m) {
       .above(0.0);
   m.option("standardize", &Options::standardize,
            "whether mean and std are those of the training split; a constant column becomes 0");
+  m.option("standardize_target", &Options::standardize_target,
+           "of task = \"regression\", whether the target's mean and deviation in the training split become 0 "
+           "and 1; losses "
+           "and metrics are in deviations then, and predict gives numbers as the file has them");
   m.option("standardize_with", &Options::standardize_with,
            "file whose rows all columns are learned from, in the place of the training split; standardizes")
       .file();
@@ -179,6 +190,8 @@ void Csv::check_options() const {
     throw ConfigError("labels are for task = \"classification\"; this task is \"" + options_.task + "\"");
   if (!options_.labels.empty() && options_.classes > 0)
     throw ConfigError("give either labels or classes: the number of labels is the number of classes");
+  if (options_.standardize_target && options_.classification())
+    throw ConfigError("standardize_target is for numbers: leave it out, or set task = \"regression\"");
   if (options_.indicator && options_.missing == "error")
     throw ConfigError("indicator = true needs missing = \"median\", \"mean\", \"mode\" or \"constant\"");
 }
@@ -285,7 +298,8 @@ void Csv::read(const std::string& split) {
         if (options_.classification())
           read_class(fields, at, encoder, split);
         else
-          value_of_.push_back(encoder.value_of(fields, at));
+          value_of_.push_back(static_cast<float>((encoder.value_of(fields, at) - columns_->target_mean) /
+                                                 columns_->target_deviation));
       });
   if (features_.empty())
     throw DataError(options_.path + ": none of its " + std::to_string(rows) +

@@ -96,6 +96,9 @@ void Learning::add(const std::vector<std::string>& fields, std::int64_t line) {
   const std::string& target = fields[columns_.target];
   if (options_.classification() && targets_.size() <= most_classes && !is_missing(target, options_))
     targets_.emplace(class_text(target), line);
+  if (const std::optional<double> value = options_.classification() ? std::nullopt : number(target);
+      value && std::isfinite(*value))
+    target_.add(*value);
 }
 
 void Learning::add_value(const Column& column, Seen& seen, const std::string& text, std::int64_t line) {
@@ -110,10 +113,7 @@ void Learning::add_value(const Column& column, Seen& seen, const std::string& te
   if (value) {
     if (!std::isfinite(*value)) fail(column, line, shown(text) + " is not a finite number");
     first(seen.number);
-    ++seen.numbers;
-    const double scaled = *value / options_.scale, distance = scaled - seen.mean;
-    seen.mean += distance / static_cast<double>(seen.numbers);
-    seen.squares += distance * (scaled - seen.mean);
+    seen.add(*value / options_.scale);
     if (keeps_values_) seen.values.push_back(*value);
   } else {
     ++seen.texts;
@@ -150,7 +150,7 @@ Columns Learning::finish(const std::function<void(const std::string&)>& warn) {
       warn(column.text() + " of " + path_ + " is " + shown(seen.levels.begin()->first) +
            " everywhere: it tells nothing; " + option("exclude", column) + " leaves it out");
   }
-  if (options_.classification()) settle_labels();
+  options_.classification() ? settle_labels(warn) : settle_target(warn);
   return columns_;
 }
 
@@ -176,7 +176,7 @@ void Learning::settle_kind(Column& column, const Seen& seen) const {
 void Learning::settle_numbers(Column& column, Seen& seen) const {
   if (options_.standardize || !options_.standardize_with.empty()) {
     column.mean = seen.mean;
-    column.deviation = std::sqrt(seen.squares / static_cast<double>(seen.numbers));
+    column.deviation = seen.deviation();
     if (column.deviation == 0.0) column.deviation = 1.0;  // a constant column becomes 0
   }
   if (options_.missing == "mean") column.fill = seen.mean * options_.scale;
@@ -219,7 +219,18 @@ void Learning::settle_seen() {
   std::sort(columns_.seen.begin(), columns_.seen.end());
 }
 
-void Learning::settle_labels() {
+void Learning::settle_target(const std::function<void(const std::string&)>& warn) {
+  if (target_.numbers == 0) return;  // reading it says what is wrong
+  if (target_.squares == 0.0)
+    warn(path_ + ": " + columns_.target_text() +
+         ", the target, is the same number in all rows that training has: "
+         "there is nothing to learn");
+  if (!options_.standardize_target) return;
+  columns_.target_mean = target_.mean;
+  if (target_.squares > 0.0) columns_.target_deviation = target_.deviation();
+}
+
+void Learning::settle_labels(const std::function<void(const std::string&)>& warn) {
   if (!options_.labels.empty()) columns_.labels = options_.labels;
   if (!options_.labels.empty() || options_.classes > 0) return settle_seen();
   std::size_t fractions = 0;
@@ -240,6 +251,10 @@ void Learning::settle_labels() {
   if (columns_.labels.size() > most_classes)
     throw DataError(where + "more than " + std::to_string(most_classes) +
                     " different classes: set task = \"regression\", or give their number in classes");
+  if (columns_.labels.size() == 1)
+    warn(
+        where + "all rows that training has are of one class, " + shown(columns_.labels.front()) +
+        ": there is nothing to learn; is it the target that is meant, and does `take` leave rows of others?");
   sort_levels(columns_.labels);
 }
 

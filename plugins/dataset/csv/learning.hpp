@@ -1,6 +1,7 @@
 // What the columns of a table hold, found by one pass over the training split.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -35,13 +36,21 @@ class Learning {
     std::vector<double> values;        ///< where the median or the most frequent is asked for
     std::unordered_map<std::string, std::int64_t> levels;
     bool too_many = false;  ///< to be levels
+
+    void add(double value) {
+      const double distance = value - mean;
+      mean += distance / static_cast<double>(++numbers);
+      squares += distance * (value - mean);
+    }
+    double deviation() const { return std::sqrt(squares / static_cast<double>(numbers)); }
   };
 
   void add_value(const Column& column, Seen& seen, const std::string& text, std::int64_t line);
   void settle_kind(Column& column, const Seen& seen) const;
   void settle_numbers(Column& column, Seen& seen) const;
   void settle_levels(Column& column, const Seen& seen) const;
-  void settle_labels();
+  void settle_labels(const std::function<void(const std::string&)>& warn);
+  void settle_target(const std::function<void(const std::string&)>& warn);
   void settle_seen();
   [[noreturn]] void fail(const Column& column, std::int64_t line, const std::string& message) const;
 
@@ -49,6 +58,7 @@ class Learning {
   const Options& options_;
   const std::string path_;
   bool keeps_values_;
+  Seen target_;                                            ///< where it is a number
   std::vector<Seen> seen_;                                 ///< of the features
   std::unordered_map<std::string, std::int64_t> targets_;  ///< and where each is first
 };

@@ -26,6 +26,7 @@ struct Options {
   double scale = 1.0;
   std::vector<double> mean, std;
   bool standardize = false;
+  bool standardize_target = false;
   std::string standardize_with;
   std::vector<double> fraction = {0.0, 1.0};
   std::int64_t split_seed = 0;

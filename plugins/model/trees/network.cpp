@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/isinf.h>
@@ -47,6 +48,19 @@ void require_finite(const at::Tensor& values) {
                   " of a batch is infinite, and trees take finite numbers, or NaN where one is missing");
 }
 
+/// Requires of a gradient by two outputs that one is the other's negative, up to rounding.
+void require_mirrored(const at::Tensor& gradient) {
+  constexpr double rounding = 1e-4;
+  const at::Tensor pairs = gradient.detach().reshape({-1, 2});
+  const double most = pairs.abs().max().item<double>(), apart = pairs.sum(1).abs().max().item<double>();
+  if (apart <= rounding * most) return;
+  throw ConfigError(
+      "model.mirrored grows one tree for both outputs, and the loss's derivatives by them are not each "
+      "other's "
+      "negatives: take a loss that sees the difference of two logits alone, such as cross_entropy, or leave "
+      "model.mirrored out");
+}
+
 /// Places of the indices in ascending order; undefined where they are so already.
 at::Tensor order_of(const std::vector<std::int64_t>& indices) {
   if (std::is_sorted(indices.begin(), indices.end())) return {};
@@ -69,6 +83,7 @@ TreesNetwork::TreesNetwork(const Growth& growth, std::int64_t features,
       column_draws_(seed, "model/trees/columns"),
       bytes_(at::empty({0}, at::kByte)) {
   for (const std::int64_t length : output_shape_) outputs_ *= length;
+  grown_ = growth_.mirrored && outputs_ == 2 ? 1 : outputs_;
   take(bytes_);
   version_ = bytes_._version();
 }
@@ -105,7 +120,7 @@ void TreesNetwork::read() const {
 
 void TreesNetwork::take(const at::Tensor& bytes) const {
   const bool is_empty = bytes.numel() == 0;
-  Booster booster = is_empty ? Booster(outputs_) : Booster(bytes, outputs_);
+  Booster booster = is_empty ? Booster(grown_) : Booster(bytes, grown_);
   if (const std::int64_t given = is_empty ? features_ : booster.features(); given != features_)
     throw ConfigError("the trees are of data with " + std::to_string(given) + " features, this model has " +
                       std::to_string(features_) + ": give it the data that they were grown on");
@@ -131,7 +146,7 @@ void TreesNetwork::take(const at::Tensor& bytes) const {
       {"lambda", text(growth_.l2)},
       {"colsample_bytree", text(std::min(columns, 1.0))}};
   for (const auto& [name, value] : parameters) booster.set(name, value);
-  if (outputs_ > 1) booster.set("num_class", std::to_string(outputs_));
+  if (grown_ > 1) booster.set("num_class", std::to_string(grown_));
   booster_ = std::move(booster);
   has_grown_ = false;
   threads_ = 0;
@@ -153,7 +168,7 @@ at::Tensor TreesNetwork::values_of(const Batch& batch) const {
 at::Tensor TreesNetwork::shaped(const at::Tensor& margins) const {
   std::vector<std::int64_t> shape = {margins.size(0)};
   shape.insert(shape.end(), output_shape_.begin(), output_shape_.end());
-  return margins.reshape(shape);
+  return (is_mirrored() ? at::cat({margins.neg(), margins}, 1) : margins).reshape(shape);
 }
 
 at::Tensor TreesNetwork::forward(const Batch& batch, const ForwardContext& context) {
@@ -165,7 +180,7 @@ at::Tensor TreesNetwork::forward(const Batch& batch, const ForwardContext& conte
   const c10::NoGradGuard untracked;
   read();
   const at::Tensor values = values_of(batch);
-  if (rounds_ == 0 || values.size(0) == 0) return shaped(at::zeros({values.size(0), outputs_}));
+  if (rounds_ == 0 || values.size(0) == 0) return shaped(at::zeros({values.size(0), grown_}));
   set_threads();
   return shaped(booster_->predict(values));
 }
@@ -194,7 +209,7 @@ at::Tensor TreesNetwork::margins(const Batch& batch) {
   const c10::NoGradGuard untracked;
   read();
   keep(batch);
-  at::Tensor margins = at::zeros({matrix_->size(), outputs_});
+  at::Tensor margins = at::zeros({matrix_->size(), grown_});
   if (rounds_ > 0 && matrix_->size() > 0) {
     set_threads();
     margins = booster_->margins(*matrix_);
@@ -203,9 +218,10 @@ at::Tensor TreesNetwork::margins(const Batch& batch) {
   return shaped(at::empty_like(margins).index_copy_(0, rows_.order, margins));
 }
 
-/// What is left of a derivative where a round sees some of the rows alone.
+/// What is left of a derivative where a round sees some of the rows alone, by the outputs that have trees.
 at::Tensor TreesNetwork::sampled(const at::Tensor& derivative) const {
   at::Tensor rows = derivative.detach().to(at::kFloat).reshape({matrix_->size(), outputs_});
+  rows = rows.slice(1, outputs_ - grown_);
   rows = rows_.order.defined() ? rows.index_select(0, rows_.order) : rows.clone(at::MemoryFormat::Contiguous);
   if (growth_.row_sample >= 1.0) return rows;
   at::Tensor draws = at::empty({matrix_->size(), 1});
@@ -238,6 +254,7 @@ void TreesNetwork::grow(const Batch& batch, const at::Tensor& gradient, const at
   read();
   keep(batch);
   if (matrix_->size() == 0) return;
+  if (is_mirrored()) require_mirrored(gradient);
   set_threads();
   booster_->set("eta", text(rate));
   sample_columns();

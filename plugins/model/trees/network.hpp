@@ -26,6 +26,7 @@ struct Growth {
   double l2 = 1.0;
   double row_sample = 1.0;
   double column_sample = 1.0;
+  bool mirrored = false;  ///< of two outputs, the first is the second with the opposite sign
 };
 
 class TreesNetwork final : public trainyard::Network, public trainyard::Grows {
@@ -64,10 +65,12 @@ class TreesNetwork final : public trainyard::Network, public trainyard::Grows {
   void sample_columns();
   at::Tensor sampled(const at::Tensor& derivative) const;
   at::Tensor shaped(const at::Tensor& margins) const;
+  bool is_mirrored() const { return grown_ < outputs_; }
   void set_threads() const;
 
   Growth growth_;
   std::int64_t features_, outputs_ = 1;
+  std::int64_t grown_ = 1;  ///< outputs that have trees of their own
   std::vector<std::int64_t> output_shape_;
   trainyard::RandomStream row_draws_, column_draws_;
 

@@ -45,6 +45,12 @@ class Trees final : public Model {
         .above(0.0)
         .max(1.0)
         .also({"colsample_bytree"});
+    m.option("mirrored", &Options::mirrored,
+             "of two classes: a round grows one tree, whose values are the second logit and, with the "
+             "opposite sign, the first, "
+             "which halves its cost; for a loss that takes the difference of both, as cross_entropy does. "
+             "With "
+             "more classes each logit has trees of its own");
     m.option("outputs", &Options::outputs,
              "numbers a sample, each with trees of its own; left out: a logit a class, or the target's. 1: "
              "of two "

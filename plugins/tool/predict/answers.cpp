@@ -61,6 +61,8 @@ at::Tensor answers(const Meaning& meaning, const at::Tensor& output, const Batch
   if (meaning.kind != Kind::tokens) logits = logits.reshape({output.size(0), -1});
   if (meaning.kind == Kind::classes) logits = at::softmax(logits, 1);
   if (meaning.kind == Kind::binary) logits = at::cat({at::sigmoid(logits.neg()), at::sigmoid(logits)}, 1);
+  if (meaning.kind == Kind::numbers && (meaning.factor != 1.0 || meaning.summand != 0.0))
+    logits = logits.to(at::kDouble).mul(meaning.factor).add(meaning.summand).to(at::kFloat);
   if (meaning.kind == Kind::tokens) logits = scores(logits, batch.inputs.front());
   return logits.to(at::kCPU).contiguous();
 }

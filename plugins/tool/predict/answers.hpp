@@ -20,7 +20,8 @@ struct Meaning {
     numbers,  ///< as they are
   };
   Kind kind = Kind::numbers;
-  std::vector<std::string> columns;  ///< of the numbers of an answer: classes, or "value"
+  std::vector<std::string> columns;    ///< of the numbers of an answer: classes, or "value"
+  double factor = 1.0, summand = 0.0;  ///< what makes numbers of the network those of the files
 
   bool has_classes() const { return kind == Kind::classes || kind == Kind::binary; }
 };

@@ -1,5 +1,6 @@
 // What the network says of new data, or of the samples of a split: classes with probabilities, numbers, text.
 #include <cstdio>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <trainyard/formats/safetensors.hpp>
 #include <trainyard/forward_context.hpp>
 #include <trainyard/host.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/new_data.hpp>
 #include <trainyard/tool.hpp>
@@ -66,8 +68,12 @@ class Predict final : public Tool {
   }
   static predict::Meaning meaning_of(Workshop& shop, Dataset& dataset) {
     const auto* reader = dynamic_cast<const ReadsNewData*>(&dataset);
-    return predict::meaning_of(shop.network().output_shape(), dataset.schema(),
-                               reader != nullptr ? reader->class_names() : std::vector<std::string>());
+    predict::Meaning meaning =
+        predict::meaning_of(shop.network().output_shape(), dataset.schema(),
+                            reader != nullptr ? reader->class_names() : std::vector<std::string>());
+    if (const auto* const scales = dynamic_cast<const ScalesTargets*>(&dataset))
+      std::tie(meaning.factor, meaning.summand) = scales->target_scale();
+    return meaning;
   }
 
   Options options_;
