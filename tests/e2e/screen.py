@@ -13,7 +13,7 @@ import unittest
 
 import numpy as np
 
-from support.host import DATA, SMALL, HostTest
+from support.host import DATA, FAULTY, ROWS, SMALL, HostTest, KilledTest, rows
 
 LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 PYOD = os.environ.get("TRAINYARD_PYOD", "")
@@ -93,7 +93,7 @@ class Screen(ScreenTest):
         # Another rule: the detectors' scores stay as they are.
         self.report("more.csv", "--pool_file", "pool.safetensors", "--combination", "max", "--out", "largest.csv")
         for one, other in zip(together, self.scores("largest.csv")):
-            standard = [float(one[name]) for name in list(one)[3:]]
+            standard = [float(one[name]) for name in list(one)[4:]]
             self.assertEqual(standard, [float(other[name]) for name in list(other)[3:]])
             self.assertAlmostEqual(float(one["score"]), np.mean(standard), places=12)
             self.assertEqual(float(other["score"]), max(standard))
@@ -154,7 +154,112 @@ class Screen(ScreenTest):
         self.assertEqual(tool.returncode, 75, said)
         self.assertIn("without iforest:100000", said)
         rows = self.scores()
-        self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "hbos:10", "copod"]))
+        self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "weight", "hbos:10", "copod"]))
+
+
+class LeftOut(KilledTest, ScreenTest):
+    """Runs that leave rows out: each has the bits of a run over a file without these rows."""
+    OUT = (2, 3, 17, 40)  # from 0
+
+    def setUp(self):
+        super().setUp()
+        self.write("rows.csv", self.rows(60))
+        self.flag(self.OUT, 60)
+
+    @staticmethod
+    def rows(count, without=()):
+        lines = rows(count, feature=lambda row, column: (row * row * 7 + column * 3) % 11 + (900 if row in LeftOut.OUT else 0)).splitlines(True)
+        return "".join(line for row, line in enumerate(lines) if row not in without)
+
+    def flag(self, out, count, name="scores.csv"):
+        self.write(name, "row,score,outlier,weight\n" + "".join(f"{row + 1},0.5,{int(row in out)},1\n" for row in reversed(range(count))))
+
+    @staticmethod
+    def text(train="", val="", left_out=True):
+        """Features are standardised, so that rows which are left out would show in the others. Evaluations are of the same file."""
+        csv_of = 'type = "csv", path = "{}", classes = 3, standardize = true'
+        if not left_out:
+            text = ROWS.replace('path = "rows.csv"', 'path = "kept.csv"\nstandardize = true')
+            return text.replace('train = { ', "train = { " + train).replace("val = { ", 'val = { path = "rows.csv", ' + val)
+        return ROWS.replace('type = "csv"\npath = "rows.csv"\nclasses = 3',
+                            f'type = "excluding"\nexclude = "scores.csv"\nof = [{{ {csv_of.format("rows.csv")} }}]').replace(
+            "train = { ", "train = { " + train).replace("val = { ", "val = { " + val)
+
+    def without(self, text, *words):
+        """The digests of a run over a file that does not have the rows."""
+        self.write("kept.csv", self.rows(60, self.OUT))
+        return self.train(text, "--overwrite", *words)
+
+    def log(self):
+        return (self.folder / "runs/small/run.log").read_text()
+
+    def test_bits_are_those_of_a_file_without_the_rows(self):
+        for train, kept, words in (("", "", ()), ('take = "first 41", ', 'take = "first 37", ', ()), ("", "", ("--ranks", 2)), ("", "", ("--set", "data.workers=2"))):
+            with self.subTest(take=train, words=words):
+                done = self.train(self.text(train), "--overwrite", *words)
+                self.assertIn("4 of", self.log())
+                without = self.without(self.text(kept, left_out=False), *words)
+                self.assertEqual(*((each["digest"], each["metrics"]["val/loss"]) for each in (done, without)))
+
+    def test_it_is_counted(self):
+        self.train(self.text('take = "first 20", '))
+        self.assertIn("3 of 20 samples are left out of training: those that", self.log())
+        self.assertEqual(["3 of 20 samples are left out of training" in line["why"] for line in self.lines("journal.jsonl", "left_out")], [True])
+        self.assertIn("17 training samples, 60 val", self.host("plan", "run.toml").stdout)
+
+    def test_folds_keep_their_rows(self):
+        """The samples that a fold has for training and for its test are those of the same run without the file, but for the flagged ones."""
+        seen = {}
+        for name, text in (("all", self.text('take = "all but fold 1 of 3", ', 'take = "fold 1 of 3", ').replace("scores.csv", "none.csv")),
+                           ("left", self.text('take = "all but fold 1 of 3", ', 'take = "fold 1 of 3", '))):
+            self.flag((), 60, "none.csv")
+            self.write("run.toml", text)
+            seen[name] = self.host("plan", "run.toml").stdout.split("data ")[1].splitlines()[0].strip()
+        self.assertEqual(seen["all"], "40 training samples, 20 val")
+        trained, tested = (int(word) for word in seen["left"].replace(" training samples,", "").replace(" val", "").split())
+        self.assertEqual(tested, 20)
+        self.assertIn(trained, range(36, 40))
+
+    def test_a_run_that_is_killed_goes_on_with_the_same_bits(self):
+        text = self.text().replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "6ep") + '[checkpoint]\ntype = "full"\ninterval = "3ba"\n'
+        text = text.replace('[[logging.sinks]]', '[[hooks]]\ntype = "killer"\nplace = "place"\n[[logging.sinks]]')
+        self.assertEqual(self.whole(text), self.killed(text, "batch_end 5", "batch_end 13"))
+        self.flag((1,), 60)  # other rows: it is said
+        self.train(text.replace("6ep", "8ep"), "--plugins", FAULTY)
+        self.assertIn("flags other rows than when the run began", self.log())
+
+    def test_rows_by_weight(self):
+        """Rows of weight 0 are never drawn, whatever `take` leaves: their inputs are too large for any loss that is small."""
+        self.write("weights.csv", "row,weight\n" + "".join(f"{row + 1},{0 if row in self.OUT else 1}\n" for row in range(60)))
+        plain = ROWS.replace("shuffle = true", 'take = "first 45"').replace("[[metrics]]", '[data.sampler]\ntype = "weighted"\nrow_weights = "weights.csv"\n[[metrics]]')
+        self.write("bad.csv", self.rows(60))
+        drawn = self.train(plain)["digest"]
+        wild = self.rows(60).splitlines(True)
+        for row in self.OUT:  # what nobody reads may be anything
+            wild[row] = "1e9," * 8 + "0\n"
+        self.write("rows.csv", "".join(wild))
+        self.assertEqual(self.train(plain + '[checkpoint]\ninterval = "1ep"\n', "--overwrite", "--set", 'data.val.take="last 10"')["digest"], drawn)
+
+    def test_refusals(self):
+        for text, said in (("row,outlier\n1,0\n2,1\n", "has 2 rows, and the data of the training split 60"), ("row,score\n1,0\n", 'no column "outlier"'),
+                           ("", "empty"), ("row,outlier\n0,1\n", "none of them is row 1"), ("row,outlier\n-1,1\n", '"-1"'), ("row,outlier\n1,2\n", '"2"'), ("row,outlier\n1,1\n1,1\n", "none of them is row 2")):
+            with self.subTest(text):
+                self.write("scores.csv", text)
+                self.write("run.toml", self.text())
+                self.assertIn(said, self.host("train", "run.toml", code=4).stderr)
+        self.flag(range(60), 60)
+        self.assertIn("flags all 60 samples", self.host("train", "run.toml", code=4).stderr)
+        self.flag(range(20), 60)
+        self.write("run.toml", self.text('take = "first 20", '))
+        self.assertIn("flags all 20 samples", self.host("train", "run.toml", code=4).stderr)
+
+    def test_what_screen_says_is_used(self):
+        """Its own file, over the samples of a run: those far out are left out of the next training."""
+        self.write("run.toml", ROWS)
+        self.host("screen", "run.toml", "--pool", names("knn:3"), "--contamination", 4 / 60, "--out", "scores.csv")
+        self.assertEqual([int(row["row"]) - 1 for row in self.scores() if row["outlier"] == "1"], list(self.OUT))
+        self.assertEqual([float(row["weight"]) < 1 for row in self.scores()], [row in self.OUT for row in range(60)])
+        self.assertEqual(self.train(self.text())["digest"], self.without(self.text(left_out=False))["digest"])
 
 
 @unittest.skipUnless(LONGER and PYOD and ODDS.is_dir(), "TRAINYARD_LONGER, TRAINYARD_PYOD and TRAINYARD_ODDS are not all set")
