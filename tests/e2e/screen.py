@@ -94,7 +94,7 @@ class Screen(ScreenTest):
         self.report("more.csv", "--pool_file", "pool.safetensors", "--combination", "max", "--out", "largest.csv")
         for one, other in zip(together, self.scores("largest.csv")):
             standard = [float(one[name]) for name in list(one)[4:]]
-            self.assertEqual(standard, [float(other[name]) for name in list(other)[3:]])
+            self.assertEqual(standard, [float(other[name]) for name in list(other)[4:]])
             self.assertAlmostEqual(float(one["score"]), np.mean(standard), places=12)
             self.assertEqual(float(other["score"]), max(standard))
         self.table("narrow.csv", more[:, :21])
