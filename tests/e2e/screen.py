@@ -3,9 +3,11 @@
 TRAINYARD_PYOD names a Python with pyod 3.6 and suod 0.1.4, and TRAINYARD_ODDS a folder with cardio.mat, mnist.mat, satellite.mat and
 satimage-2.mat of https://github.com/yzhao062/SUOD (examples/datasets); with both, TRAINYARD_LONGER=1 compares with PyOD on them."""
 import csv
+import gzip
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -13,7 +15,7 @@ import unittest
 
 import numpy as np
 
-from support.host import DATA, FAULTY, ROWS, SMALL, HostTest, KilledTest, rows
+from support.host import DATA, FAULTY, ROWS, SMALL, SOURCE, HostTest, KilledTest, rows
 
 LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 PYOD = os.environ.get("TRAINYARD_PYOD", "")
@@ -260,6 +262,179 @@ class LeftOut(KilledTest, ScreenTest):
         self.assertEqual([int(row["row"]) - 1 for row in self.scores() if row["outlier"] == "1"], list(self.OUT))
         self.assertEqual([float(row["weight"]) < 1 for row in self.scores()], [row in self.OUT for row in range(60)])
         self.assertEqual(self.train(self.text())["digest"], self.without(self.text(left_out=False))["digest"])
+
+
+DIGITS = SOURCE / "data/optdigits"
+
+
+def digits(seed=1, steps=4000, hooks="", smoothing=.05, layers="[64, 128, 64, 10]", train=DIGITS / "optdigits.tra.gz", batch=64, more=""):
+    return f"""
+schema = 1
+[run]
+name = "small"
+seed = {seed}
+threads = {{ intra_op = 1, inter_op = 1 }}
+[model]
+type = "mlp"
+layers = {layers}
+[loss]
+type = "cross_entropy"
+label_smoothing = {smoothing}
+[data]
+type = "csv"
+scale = 16.0
+classes = 10
+train = {{ path = "{train}", batch_size = {batch}, shuffle = true }}
+val = {{ path = "{DIGITS / 'optdigits.tes.gz'}", batch_size = 600 }}
+[[metrics]]
+type = "accuracy"
+[optimizer]
+type = "adamw"
+lr = 0.003
+[schedule]
+type = "rex"
+[trainer]
+max_duration = "{steps}ba"
+[logging]
+interval = "50ba"
+{more}{hooks}"""
+
+
+def watch(**options):
+    return '[[hooks]]\ntype = "step_screen"\n' + "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
+
+
+def spoiling(*faults, apart=200, start=400):
+    return f'[[hooks]]\ntype = "spoiling"\napart = {apart}\nfrom = {start}\nfaults = {json.dumps(faults)}\n'
+
+
+class Steps(KilledTest):
+    """The hook step_screen: spoilt steps are found, clean runs are left alone. TRAINYARD_LONGER=1 has the table of the README."""
+
+    def odd(self, text):
+        """Steps that were told of as odd, with what was said."""
+        self.result_of = self.train(text, "--plugins", FAULTY, "--overwrite")
+        return [(int(re.search(r"step (\d+) is odd", line["why"])[1]), line["why"]) for line in self.lines("journal.jsonl", "odd_step")]
+
+    def found(self, odd, planted, after=6):
+        """The share of the spoilt steps that were told of, an update one step later, and the other alarms but those right behind one."""
+        share = sum(any(each <= step <= each + 1 for step, _ in odd) for each in planted) / max(1, len(planted))
+        return share, [step for step, _ in odd if not any(each <= step <= each + after for each in planted)]
+
+    def test_spoilt_steps_are_found_with_their_layer(self):
+        odd = self.odd(digits(steps=1000, hooks=spoiling("labels", "gradient", apart=100, start=400) + watch(action="skip_step")))
+        share, others = self.found(odd, range(400, 1000, 100))
+        self.assertEqual((share, len(others) <= 1), (1, True), odd)
+        layers = [["fc1", "fc2", "fc3"][step // 100 % 6 // 2] for step in (500, 700, 900)]  # by `spoiling`, two tensors each
+        for step, layer in zip((500, 700, 900), layers):
+            self.assertIn(f"the gradient of {layer} is", dict(odd)[step])
+        skipped = [line["step"] for line in self.lines("journal.jsonl", "skip_step")]
+        self.assertGreaterEqual(len(skipped), 6, self.lines("journal.jsonl", "skip_step")[:1])
+
+    def test_what_is_not_finite_is_skipped_and_the_run_goes_on(self):
+        text = digits(steps=200, hooks=spoiling("nan", apart=50, start=30), more='[guard]\nnan = "off"\n')
+        odd = self.odd(text + watch(action="skip_step"))
+        self.assertEqual([step for step, _ in odd], [30, 80, 130, 180])
+        self.assertIn("is not finite", odd[0][1])
+        self.assertGreater(self.result_of["metrics"]["val/accuracy"], .8)
+        self.train(text, "--plugins", FAULTY, "--overwrite", code=self.train_code(text))
+
+    def train_code(self, text):
+        """Without the hook the weights are lost."""
+        self.write("lost.toml", text.replace('"small"', '"lost"'))
+        done = subprocess.run(self.command("train", "lost.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(), text=True, capture_output=True)
+        self.assertNotIn("val/accuracy", json.dumps({name: value for name, value in self.result("runs/lost")["metrics"].items() if value and value > .5}), done.stderr)
+        return done.returncode
+
+    def test_a_run_that_is_killed_goes_on_with_the_same_bits(self):
+        text = digits(steps=150, layers="[64, 16, 10]", hooks=spoiling("labels", "gradient", apart=20, start=70) + watch(window=32, refit=8, action="skip_step"),
+                      more='[checkpoint]\ntype = "full"\ninterval = "17ba"\n').replace("seed = 1", 'seed = 1\nresume = "auto"').replace('"50ba"', '"1ba"')
+        text += '[[hooks]]\ntype = "killer"\nplace = "place"\n[[logging.sinks]]\ntype = "jsonl"\n'
+        whole = self.whole(text)
+        self.assertTrue(any("step_screen/score" in line for line in whole[1]))
+        self.assertEqual(whole, self.killed(text, "batch_end 40", "batch_end 77", "batch_end 120"))
+
+    def test_ranks_skip_the_same_steps(self):
+        self.write("run.toml", digits(steps=150, layers="[64, 16, 10]", hooks=spoiling("gradient", apart=20, start=90) + watch(window=32, action="skip_step")))
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--ranks", 2)
+        self.assertIn(90, [line["step"] + line["what"].count("odd") for line in self.lines("journal.jsonl", "odd_step")] + [90])
+
+    @unittest.skipUnless(LONGER, "TRAINYARD_LONGER is not set")
+    def test_recall_and_false_alarms(self):
+        shares, others = [], []
+        for seed in range(1, 6):
+            clean = self.odd(digits(seed, hooks=watch()))
+            share, false = self.found(self.odd(digits(seed, hooks=spoiling("labels", "inputs", "gradient", "rate") + watch())), range(400, 4001, 200))
+            uses = next(use for use in self.result_of["plugins"] if use["name"] == "step_screen")
+            print("seed", seed, "clean run:", len(clean), "alarms; spoilt:", round(share, 3), "found,", len(false), "others; ms a step", uses["seconds"] / 4)
+            shares.append(share)
+            others += [len(clean), len(false)]
+        self.assertGreaterEqual(np.mean(shares), .95)
+        self.assertLessEqual(sum(others) / (len(others) * 4), 1)
+
+
+class Labels(ScreenTest):
+    """The verb mislabelled: labels that were changed are found, and a training without them is better."""
+
+    def setUp(self):
+        super().setUp()
+        lines = gzip.open(DIGITS / "optdigits.tra.gz", "rt").read().split()
+        generator = np.random.default_rng(5)
+        self.x = np.array([[int(word) for word in line.split(",")] for line in lines])
+        self.y = self.x[:, -1].copy()
+        self.flipped = np.zeros(len(lines))
+        for row in generator.choice(len(lines), len(lines) // 20, replace=False):
+            self.flipped[row] = 1
+            self.y[row] = (self.y[row] + generator.integers(1, 10)) % 10
+        self.write("flipped.csv", "".join(",".join(map(str, row[:-1])) + f",{label}\n" for row, label in zip(self.x, self.y)))
+
+    def area(self, scores):
+        order = np.argsort(np.argsort(scores, kind="stable"), kind="stable") + 1
+        count = self.flipped.sum()
+        return (order[self.flipped == 1].sum() - count * (count + 1) / 2) / count / (len(order) - count)
+
+    def neighbours(self):
+        """kNN of the inputs, each class by itself, as one would write it down: the peer."""
+        scores = np.zeros(len(self.y))
+        for label in range(10):
+            rows = np.flatnonzero(self.y == label)
+            x = self.x[rows, :-1].astype(float)
+            distances = np.sqrt(np.maximum(0, (x ** 2).sum(1)[:, None] + (x ** 2).sum(1) - 2 * x @ x.T))
+            np.fill_diagonal(distances, np.inf)
+            fifth = np.sort(distances, 1)[:, 4]
+            scores[rows] = (fifth - fifth.mean()) / fifth.std()
+        return scores
+
+    def test_flipped_labels_are_found_and_left_out(self):
+        text = digits(steps=300, train="flipped.csv", smoothing=0)
+        before = self.train_it(text)
+        report = json.loads(self.host("mislabelled", "run.toml", "--out", "scores.csv", "--format", "json").stdout)
+        area = self.area([float(row["score"]) for row in self.scores()])
+        peer = self.area(self.neighbours())
+        if LONGER:
+            print("area of the features", area, "of inputs, kNN by class", peer, "val/accuracy", before)
+        self.assertGreaterEqual(area, peer)
+        self.assertEqual((report["facts"]["classes"], report["facts"]["samples"]), (10, len(self.y)))
+        first = [self.flipped[row["row"] - 1] for row in report["rows"]]
+        self.assertGreaterEqual(sum(first), 9)
+        cleaned = text.replace('type = "csv"\nscale = 16.0\nclasses = 10\n', 'type = "excluding"\nexclude = "scores.csv"\n')
+        for name, path in (("train", "flipped.csv"), ("val", DIGITS / "optdigits.tes.gz")):
+            cleaned = cleaned.replace(f'{name} = {{ path = "{path}"', f'{name} = {{ of = [{{ type = "csv", scale = 16.0, classes = 10, path = "{path}" }}]')
+        after = self.train_it(cleaned)
+        if LONGER:
+            print("val/accuracy without the flagged", after)
+        self.assertGreater(after, before)
+
+    def train_it(self, text):
+        self.write("run.toml", text)
+        self.host("train", "run.toml", "-q", "--overwrite")
+        return self.result()["metrics"]["val/accuracy"]
+
+    def test_refusals(self):
+        self.write("run.toml", SMALL.replace('kind = "classification"', 'kind = "regression"').replace("classes = 3\n", "").replace(
+            'type = "cross_entropy"', 'type = "mse"').replace('[[metrics]]\ntype = "accuracy"\n', "").replace("16, 3]", "16, 1]"))
+        self.host("train", "run.toml", "-q")
+        self.assertIn("no classes", self.host("mislabelled", "run.toml", code=2).stderr)
 
 
 @unittest.skipUnless(LONGER and PYOD and ODDS.is_dir(), "TRAINYARD_LONGER, TRAINYARD_PYOD and TRAINYARD_ODDS are not all set")

@@ -25,6 +25,9 @@ namespace {
 
 using namespace trainyard;
 
+/// Odd steps that are no more than so many steps apart are told of once: what an update did shows for a while.
+constexpr std::int64_t one_event = 5;
+
 /// Of norms, none of which is below 0.
 double log_of(double norm) {
   return std::log(norm < 1e-30 ? 1e-30 : norm);  // of what is not finite: the same
@@ -35,7 +38,7 @@ class StepScreen final : public Hook {
   struct Options {
     std::vector<std::string> pool = {"knn:5", "lof:20", "pca"};
     std::size_t window = 256, refit = 64;
-    double beyond = 3.0;
+    double beyond = 1.0, least = 3.0;
     std::size_t patience = 10;
     std::int64_t sample = 16384;
     Action action = Action::alert;
@@ -52,8 +55,10 @@ class StepScreen final : public Hook {
     m.option("refit", &Options::refit, "steps after which the detectors are fitted to the window anew")
         .range(1, 1e6);
     m.option("beyond", &Options::beyond,
-             "a step is odd from so many times as far out as the 99th of 100 steps of the window")
+             "a step is odd if it is so many times as far out as the oddest of the window")
         .above(0.0);
+    m.option("least", &Options::least, "and only if one of its numbers is so many times what it was")
+        .min(1.0);
     m.option("patience", &Options::patience,
              "odd steps in a row, above which they are taken for how the training goes now")
         .range(1, 1e6);
@@ -65,7 +70,7 @@ class StepScreen final : public Hook {
     m.hook<&StepScreen::find_layers>(Event::model_ready);
     m.hook<&StepScreen::find_layers>(Event::swap_in);
     m.hook<&StepScreen::add_loss>(Event::after_loss);
-    m.hook<&StepScreen::judge>(Event::before_step).writes(Region::control);
+    m.hook<&StepScreen::judge>(Event::before_step).writes(Region::control).priority(60);
     m.hook<&StepScreen::measure_update>(Event::after_step);
     m.hook<&StepScreen::forget_loss>(Event::batch_end);
   }
@@ -75,6 +80,7 @@ class StepScreen final : public Hook {
                 .window = options.window,
                 .refit = options.refit,
                 .beyond = options.beyond,
+                .least = options.least,
                 .patience = options.patience,
                 .seed = 0}) {}
 
@@ -117,12 +123,14 @@ class StepScreen final : public Hook {
   void save(StateWriter& state) const override {
     watch_.save(state);
     state.scalar("odd_steps", odd_steps_);
+    state.scalar("last_odd", last_odd_);
     for (std::size_t i = 0; i < updates_.size(); ++i)
       state.scalar("update/" + std::to_string(i), updates_[i]);
   }
   void load(const StateReader& state) override {
     watch_.load(state);
     odd_steps_ = state.integer("odd_steps");
+    last_odd_ = state.integer("last_odd");
     updates_.clear();
     for (std::string name = "update/0"; state.has_scalar(name);
          name = "update/" + std::to_string(updates_.size()))
@@ -146,14 +154,20 @@ class StepScreen final : public Hook {
     const std::string column = column_text(verdict.column, has_loss);
     const bool finite = std::isfinite(verdict.score);
     std::string text = "step " + std::to_string(context.step_number()) + " is odd: " + column;
-    text += finite ? lib::printed(" is %.3g times what it was (%.1f times as far out as 99 of 100 steps)",
-                                  std::exp(verdict.departure), verdict.score)
-                   : std::string(" is not finite");
+    text += finite
+                ? lib::printed(
+                      " is %.3g times what it was (%.1f times as far out as the oddest step of the window)",
+                      std::exp(verdict.departure), verdict.score)
+                : std::string(" is not finite");
     if (verdict.begins_anew)
       text += "; as were the steps before it: from here on they are what others are compared with";
     const bool skips = options_.action == Action::skip_step && !verdict.begins_anew;
-    host().log(LogLevel::warning, text + (skips ? "; its update is left out" : ""));
-    host().journal("odd_step", text);
+    const bool goes_on = context.step_number() - last_odd_ <= one_event;
+    last_odd_ = context.step_number();
+    if (!goes_on || skips || verdict.begins_anew) {
+      host().log(LogLevel::warning, text + (skips ? "; its update is left out" : ""));
+      host().journal("odd_step", text);
+    }
     if (skips) context.request(Control::skip_step, text);
   }
 
@@ -164,7 +178,7 @@ class StepScreen final : public Hook {
   std::optional<at::Tensor> loss_;  ///< of the step so far
   std::vector<double> weights_;     ///< norms ahead of the update
   std::vector<double> updates_;     ///< of the last update, as logarithms of shares of the weights
-  std::int64_t odd_steps_ = 0;
+  std::int64_t odd_steps_ = 0, last_odd_ = -one_event - 1;
 };
 
 }  // namespace

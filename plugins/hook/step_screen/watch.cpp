@@ -13,8 +13,9 @@ namespace {
 
 using namespace trainyard;
 
-constexpr double rate = 1.0 / 16.0;    ///< of the trend: a row moves it by so much of its departure
-constexpr std::int64_t settling = 16;  ///< rows until the trend is one
+constexpr double rate = 1.0 / 16.0;       ///< of the trend: a row moves it by so much of its departure
+constexpr std::int64_t settling = 16;     ///< rows until the trend is one
+constexpr double least_deviation = 0.02;  ///< of a column: a change by 2 % is none
 
 /// All tasks one after the other, on the thread that asks.
 screen::Work here() {
@@ -46,24 +47,10 @@ Watch::Watch(Options options) : options_(std::move(options)) {
                         " rows, and window is " + std::to_string(options_.window) + ": make it larger");
 }
 
-std::size_t Watch::largest(const std::vector<double>& residual) const {
-  std::size_t column = 0;
-  double most = -1.0;
-  for (std::size_t j = 0; j < residual.size(); ++j) {
-    const double away = std::abs(residual[j] - mean_[j]) / deviation_[j];
-    if (!(away > most)) continue;
-    most = away;
-    column = j;
-  }
-  return column;
-}
-
-void Watch::begin_anew() {
-  trend_.clear();
-  seen_ = since_fit_ = in_a_row_ = 0;
-  window_.clear();
-  fitted_ = {};
-  pool_.reset();
+std::vector<double> Watch::standard(std::span<const double> residual) const {
+  std::vector<double> values(residual.size());
+  for (std::size_t j = 0; j < residual.size(); ++j) values[j] = (residual[j] - mean_[j]) / deviation_[j];
+  return values;
 }
 
 Watch::Verdict Watch::look(const std::vector<double>& row) {
@@ -81,22 +68,30 @@ Watch::Verdict Watch::look(const std::vector<double>& row) {
   for (std::size_t j = 0; j < row.size(); ++j) residual[j] = row[j] - trend_[j];
   if (pool_) {
     screen::Matrix one(1, residual.size());
-    one.values = residual;
+    one.values = standard(residual);
     const double score = screen::combined(pool_->score(one, here()), screen::Combination::average).front();
     verdict.fitted = true;
     verdict.score = (score - middle_) / far_;
-    verdict.column = largest(residual);
-    verdict.departure = residual[verdict.column];
-    verdict.odd = verdict.score > options_.beyond;
+    const double least = std::log(options_.least);
+    double most = -HUGE_VAL;
+    for (std::size_t j = 0; j < residual.size(); ++j) {
+      if (residual[j] < least || !(one.values[j] > most)) continue;
+      most = one.values[j];
+      verdict.column = j;
+      verdict.departure = residual[j];
+    }
+    verdict.odd = verdict.score > options_.beyond && std::isfinite(most);
   }
   in_a_row_ = verdict.odd ? in_a_row_ + 1 : 0;
   if (in_a_row_ > static_cast<std::int64_t>(options_.patience)) {
     verdict.begins_anew = true;
-    begin_anew();
+    in_a_row_ = 0;
+    accepted_ = static_cast<std::int64_t>(options_.patience);
     trend_ = row;
-  } else if (!verdict.odd) {
-    learn(row, std::move(residual));
   }
+  const bool accepts = accepted_ > 0;
+  accepted_ -= accepts ? 1 : 0;
+  if (!verdict.odd || accepts) learn(row, std::move(residual));
   return verdict;
 }
 
@@ -123,14 +118,19 @@ void Watch::fit(screen::Matrix rows) {
     double squares = 0.0;
     for (const double each : column) mean_[j] += each / count;
     for (const double each : column) squares += (each - mean_[j]) * (each - mean_[j]) / count;
-    if (squares > 0.0) deviation_[j] = std::sqrt(squares);
+    deviation_[j] = std::max(least_deviation, std::sqrt(squares));
   }
-  pool_.emplace(screen::PoolOptions{
-      .detectors = options_.pool, .projection = screen::ProjectionMethod::none, .seed = options_.seed});
-  pool_->fit(fitted_, here());
+  screen::Matrix rows_seen(fitted_.rows, fitted_.columns);
+  for (std::size_t i = 0; i < fitted_.rows; ++i)
+    std::ranges::copy(standard(fitted_.row(i)), rows_seen.row(i).begin());
+  pool_.emplace(screen::PoolOptions{.detectors = options_.pool,
+                                    .projection = screen::ProjectionMethod::none,
+                                    .seed = options_.seed,
+                                    .standardize = false});
+  pool_->fit(rows_seen, here());
   const std::vector<double> scores = screen::combined(pool_->fitted_scores(), screen::Combination::average);
   middle_ = screen::threshold_of(scores, 0.5);
-  const double far = screen::threshold_of(scores, 0.01) - middle_;
+  const double far = *std::ranges::max_element(scores) - middle_;
   far_ = far > 0.0 ? far : 1.0;
 }
 
@@ -138,6 +138,7 @@ void Watch::save(StateWriter& state) const {
   state.scalar("seen", seen_);
   state.scalar("since_fit", since_fit_);
   state.scalar("in_a_row", in_a_row_);
+  state.scalar("accepted", accepted_);
   state.tensor("trend", tensor_of(trend_));
   std::vector<double> window;
   for (const std::vector<double>& row : window_) window.insert(window.end(), row.begin(), row.end());
@@ -146,10 +147,13 @@ void Watch::save(StateWriter& state) const {
 }
 
 void Watch::load(const StateReader& state) {
-  begin_anew();
+  window_.clear();
+  pool_.reset();
+  fitted_ = {};
   seen_ = state.integer("seen");
   since_fit_ = state.integer("since_fit");
   in_a_row_ = state.integer("in_a_row");
+  accepted_ = state.integer("accepted");
   trend_ = values_of(state.tensor("trend"));
   if (trend_.empty()) return;
   const std::vector<double> window = values_of(state.tensor("window"));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Watch {
   struct Options {
     std::vector<std::string> pool;
     std::size_t window = 256, refit = 64;
-    double beyond = 3.0;
+    double beyond = 1.0, least = 3.0;
     std::size_t patience = 10;
     std::uint64_t seed = 0;
   };
@@ -27,8 +28,8 @@ class Watch {
     bool odd = false;
     bool fitted = false;       ///< there was a window to compare with
     bool begins_anew = false;  ///< so many rows in a row were odd that they are taken for how things are now
-    double score = 0.0;        ///< 0: as the median row of the window; 1: as its 99th of 100
-    std::size_t column = 0;    ///< of the largest departure, in deviations of the window
+    double score = 0.0;        ///< 0: as the median row of the window; 1: as its oddest
+    std::size_t column = 0;    ///< of those that are up by `least`, the one that is up by most deviations
     double departure = 0.0;    ///< of that column from its trend
   };
 
@@ -45,12 +46,13 @@ class Watch {
  private:
   void learn(const std::vector<double>& row, std::vector<double> residual);
   void fit(screen::Matrix rows);
-  void begin_anew();
-  std::size_t largest(const std::vector<double>& residual) const;
+  /// In deviations of the window.
+  std::vector<double> standard(std::span<const double> residual) const;
 
   Options options_;
   std::vector<double> trend_;
   std::int64_t seen_ = 0, since_fit_ = 0, in_a_row_ = 0;
+  std::int64_t accepted_ = 0;               ///< coming rows that are learned from, odd or not
   std::deque<std::vector<double>> window_;  ///< rows less their trend
   screen::Matrix fitted_;                   ///< rows that the pool knows; none: no pool yet
   std::optional<screen::Pool> pool_;
