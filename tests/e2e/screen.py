@@ -357,7 +357,8 @@ class Steps(KilledTest):
     def test_ranks_skip_the_same_steps(self):
         self.write("run.toml", digits(steps=150, layers="[64, 16, 10]", hooks=spoiling("gradient", apart=20, start=90) + watch(window=32, action="skip_step")))
         self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--ranks", 2)
-        self.assertIn(90, [line["step"] + line["what"].count("odd") for line in self.lines("journal.jsonl", "odd_step")] + [90])
+        self.assertIn("step 90 is odd: the gradient of", self.lines("journal.jsonl", "odd_step")[0]["why"])
+        self.assertEqual(len(self.lines("journal.jsonl", "skip_step")), len(self.lines("journal.jsonl", "odd_step")))
 
     @unittest.skipUnless(LONGER, "TRAINYARD_LONGER is not set")
     def test_recall_and_false_alarms(self):
@@ -378,7 +379,7 @@ class Labels(ScreenTest):
 
     def setUp(self):
         super().setUp()
-        lines = gzip.open(DIGITS / "optdigits.tra.gz", "rt").read().split()
+        lines = gzip.open(DIGITS / "optdigits.tra.gz", "rt").read().splitlines()[1:]
         generator = np.random.default_rng(5)
         self.x = np.array([[int(word) for word in line.split(",")] for line in lines])
         self.y = self.x[:, -1].copy()
@@ -405,25 +406,32 @@ class Labels(ScreenTest):
             scores[rows] = (fifth - fifth.mean()) / fifth.std()
         return scores
 
-    def test_flipped_labels_are_found_and_left_out(self):
-        text = digits(steps=300, train="flipped.csv", smoothing=0)
-        before = self.train_it(text)
+    def test_flipped_labels_are_found(self):
+        self.train_it(digits(steps=300, train="flipped.csv", smoothing=0))
         report = json.loads(self.host("mislabelled", "run.toml", "--out", "scores.csv", "--format", "json").stdout)
-        area = self.area([float(row["score"]) for row in self.scores()])
-        peer = self.area(self.neighbours())
+        area, peer = self.area([float(row["score"]) for row in self.scores()]), self.area(self.neighbours())
         if LONGER:
-            print("area of the features", area, "of inputs, kNN by class", peer, "val/accuracy", before)
+            print("area of the features", area, "of inputs, kNN by class", peer)
         self.assertGreaterEqual(area, peer)
         self.assertEqual((report["facts"]["classes"], report["facts"]["samples"]), (10, len(self.y)))
         first = [self.flipped[row["row"] - 1] for row in report["rows"]]
         self.assertGreaterEqual(sum(first), 9)
-        cleaned = text.replace('type = "csv"\nscale = 16.0\nclasses = 10\n', 'type = "excluding"\nexclude = "scores.csv"\n')
-        for name, path in (("train", "flipped.csv"), ("val", DIGITS / "optdigits.tes.gz")):
-            cleaned = cleaned.replace(f'{name} = {{ path = "{path}"', f'{name} = {{ of = [{{ type = "csv", scale = 16.0, classes = 10, path = "{path}" }}]')
-        after = self.train_it(cleaned)
-        if LONGER:
-            print("val/accuracy without the flagged", after)
-        self.assertGreater(after, before)
+
+    @unittest.skipUnless(LONGER, "TRAINYARD_LONGER is not set")
+    def test_a_training_without_them_is_as_good_as_with_true_labels(self):
+        """Long enough to learn wrong labels by heart: the mean of five seeds."""
+        found = []
+        for seed in range(1, 6):
+            self.train_it(digits(seed, steps=300, train="flipped.csv", smoothing=0))
+            self.host("mislabelled", "run.toml", "--out", "scores.csv")
+            text = digits(seed, steps=2000, train="flipped.csv", smoothing=0)
+            cleaned = text.replace('type = "csv"\nscale = 16.0\nclasses = 10\n', 'type = "excluding"\nexclude = "scores.csv"\n')
+            for name, path in (("train", "flipped.csv"), ("val", DIGITS / "optdigits.tes.gz")):
+                cleaned = cleaned.replace(f'{name} = {{ path = "{path}"', f'{name} = {{ of = [{{ type = "csv", scale = 16.0, classes = 10, path = "{path}" }}]')
+            found.append([self.train_it(each) for each in (text, cleaned, text.replace("flipped.csv", str(DIGITS / "optdigits.tra.gz")))])
+        flipped, without, true = np.mean(found, 0)
+        print("val/accuracy with wrong labels", flipped, "without the flagged", without, "with true labels", true, "recovered", (without - flipped) / (true - flipped))
+        self.assertGreaterEqual((without - flipped) / (true - flipped), .8)
 
     def train_it(self, text):
         self.write("run.toml", text)

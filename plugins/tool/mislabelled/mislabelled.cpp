@@ -195,8 +195,8 @@ Report Mislabelled::report_of(const Samples& samples, const screen::Scored& scor
 
 Report Mislabelled::run(Workshop& shop) {
   screen::Scored scored;
-  for (const screen::Pool::Member& member : screen::Pool({.detectors = options_.pool}).members())
-    scored.detectors.push_back(member.name);
+  const screen::Pool pool({.detectors = options_.pool});
+  for (const screen::Pool::Member& member : pool.members()) scored.detectors.push_back(member.name);
   const Samples samples = read(shop);
   if (shop.stopping()) return {};
   scored.combined.assign(samples.labels.size(), -1.0);  // of those that are not judged: no outlier
