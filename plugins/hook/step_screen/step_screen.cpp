@@ -38,7 +38,7 @@ class StepScreen final : public Hook {
   struct Options {
     std::vector<std::string> pool = {"knn:5", "lof:20", "pca"};
     std::size_t window = 256, refit = 64;
-    double beyond = 1.0, least = 3.0;
+    double beyond = 1.0, least = 5.0;
     std::size_t patience = 10;
     std::int64_t sample = 16384;
     Action action = Action::alert;

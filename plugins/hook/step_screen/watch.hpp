@@ -20,7 +20,7 @@ class Watch {
   struct Options {
     std::vector<std::string> pool;
     std::size_t window = 256, refit = 64;
-    double beyond = 1.0, least = 3.0;
+    double beyond = 1.0, least = 5.0;
     std::size_t patience = 10;
     std::uint64_t seed = 0;
   };
