@@ -32,9 +32,8 @@ class Excluding final : public StagedDataset, public Learns, public LinkedSample
     m.option("of", &Options::of, "the dataset, one table, as in [{ type = \"csv\", ... }]").required();
     m.option("exclude", &Options::exclude,
              "CSV file with columns row, from 1, and outlier, 0 or 1, as `trainyard screen` writes it: rows "
-             "with 1 are left out of training; other splits keep theirs")
-        .file()
-        .required();
+             "with 1 are left out of training; other splits keep theirs; empty: none is left out")
+        .file();
   }
   explicit Excluding(const Options& options) : options_(options) {}
 
@@ -42,7 +41,7 @@ class Excluding final : public StagedDataset, public Learns, public LinkedSample
     if (options_.of.tables.size() != 1)
       throw ConfigError("of has " + std::to_string(options_.of.tables.size()) + " datasets: give one");
     made_ = std::move(make_plugins(host(), options_.of).front());
-    trains_ = split == "train";
+    trains_ = split == "train" && !options_.exclude.empty();
     if (trains_) read_flags();
     if (auto* const learns = dynamic_cast<Learns*>(made_.get())) {
       if (taken_ || trains_) learns->set_taken([this](std::int64_t size) { return left(size); });
