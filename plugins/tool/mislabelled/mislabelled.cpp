@@ -31,7 +31,7 @@ class Mislabelled final : public Tool {
  public:
   struct Options {
     RowsOf rows = RowsOf::features;
-    std::vector<std::string> pool = {"knn:5", "lof:20", "iforest:100"};
+    std::vector<std::string> pool = {"knn:5", "iforest:100"};
     double contamination = 0.05;
     std::string out;
     std::int64_t most = 10, batch_size = 256;
