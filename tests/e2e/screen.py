@@ -3,9 +3,11 @@
 TRAINYARD_PYOD names a Python with pyod 3.6 and suod 0.1.4, and TRAINYARD_ODDS a folder with cardio.mat, mnist.mat, satellite.mat and
 satimage-2.mat of https://github.com/yzhao062/SUOD (examples/datasets); with both, TRAINYARD_LONGER=1 compares with PyOD on them."""
 import csv
+import gzip
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -13,7 +15,7 @@ import unittest
 
 import numpy as np
 
-from support.host import DATA, SMALL, HostTest
+from support.host import DATA, FAULTY, ROWS, SMALL, SOURCE, HostTest, KilledTest, rows
 
 LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 PYOD = os.environ.get("TRAINYARD_PYOD", "")
@@ -93,8 +95,8 @@ class Screen(ScreenTest):
         # Another rule: the detectors' scores stay as they are.
         self.report("more.csv", "--pool_file", "pool.safetensors", "--combination", "max", "--out", "largest.csv")
         for one, other in zip(together, self.scores("largest.csv")):
-            standard = [float(one[name]) for name in list(one)[3:]]
-            self.assertEqual(standard, [float(other[name]) for name in list(other)[3:]])
+            standard = [float(one[name]) for name in list(one)[4:]]
+            self.assertEqual(standard, [float(other[name]) for name in list(other)[4:]])
             self.assertAlmostEqual(float(one["score"]), np.mean(standard), places=12)
             self.assertEqual(float(other["score"]), max(standard))
         self.table("narrow.csv", more[:, :21])
@@ -154,7 +156,293 @@ class Screen(ScreenTest):
         self.assertEqual(tool.returncode, 75, said)
         self.assertIn("without iforest:100000", said)
         rows = self.scores()
-        self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "hbos:10", "copod"]))
+        self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "weight", "hbos:10", "copod"]))
+
+
+class LeftOut(KilledTest, ScreenTest):
+    """Runs that leave rows out: each has the bits of a run over a file without these rows."""
+    OUT = (2, 3, 17, 40)  # from 0
+
+    def setUp(self):
+        super().setUp()
+        self.write("rows.csv", self.rows(60))
+        self.flag(self.OUT, 60)
+
+    @staticmethod
+    def rows(count, without=()):
+        lines = rows(count, feature=lambda row, column: (row * row * 7 + column * 3) % 11 + (900 if row in LeftOut.OUT else 0)).splitlines(True)
+        return "".join(line for row, line in enumerate(lines) if row not in without)
+
+    def flag(self, out, count, name="scores.csv"):
+        self.write(name, "row,score,outlier,weight\n" + "".join(f"{row + 1},0.5,{int(row in out)},1\n" for row in reversed(range(count))))
+
+    @staticmethod
+    def text(train="", val="", left_out=True):
+        """Features are standardised, so that rows which are left out would show in the others. Evaluations are of the same file."""
+        csv_of = 'type = "csv", path = "{}", classes = 3, standardize = true'
+        if not left_out:
+            text = ROWS.replace('path = "rows.csv"', 'path = "kept.csv"\nstandardize = true')
+            return text.replace('train = { ', "train = { " + train).replace("val = { ", 'val = { path = "rows.csv", ' + val)
+        return ROWS.replace('type = "csv"\npath = "rows.csv"\nclasses = 3',
+                            f'type = "excluding"\nexclude = "scores.csv"\nof = [{{ {csv_of.format("rows.csv")} }}]').replace(
+            "train = { ", "train = { " + train).replace("val = { ", "val = { " + val)
+
+    def without(self, text, *words):
+        """The digests of a run over a file that does not have the rows."""
+        self.write("kept.csv", self.rows(60, self.OUT))
+        return self.train(text, "--overwrite", *words)
+
+    def log(self):
+        return (self.folder / "runs/small/run.log").read_text()
+
+    def test_bits_are_those_of_a_file_without_the_rows(self):
+        for train, kept, words in (("", "", ()), ('take = "first 41", ', 'take = "first 37", ', ()), ("", "", ("--ranks", 2)), ("", "", ("--set", "data.workers=2"))):
+            with self.subTest(take=train, words=words):
+                done = self.train(self.text(train), "--overwrite", *words)
+                self.assertIn("4 of", self.log())
+                without = self.without(self.text(kept, left_out=False), *words)
+                self.assertEqual(*((each["digest"], each["metrics"]["val/loss"]) for each in (done, without)))
+
+    def test_it_is_counted(self):
+        self.train(self.text('take = "first 20", '))
+        self.assertIn("3 of 20 samples are left out of training: those that", self.log())
+        self.assertEqual(["3 of 20 samples are left out of training" in line["why"] for line in self.lines("journal.jsonl", "left_out")], [True])
+        self.assertIn("17 training samples, 60 val", self.host("plan", "run.toml").stdout)
+
+    def test_folds_keep_their_rows(self):
+        """The samples that a fold has for training and for its test are those of the same run without the file, but for the flagged ones."""
+        seen = {}
+        for name, text in (("all", self.text('take = "all but fold 1 of 3", ', 'take = "fold 1 of 3", ').replace("scores.csv", "none.csv")),
+                           ("left", self.text('take = "all but fold 1 of 3", ', 'take = "fold 1 of 3", '))):
+            self.flag((), 60, "none.csv")
+            self.write("run.toml", text)
+            seen[name] = self.host("plan", "run.toml").stdout.split("data ")[1].splitlines()[0].strip()
+        self.assertEqual(seen["all"], "40 training samples, 20 val")
+        trained, tested = (int(word) for word in seen["left"].replace(" training samples,", "").replace(" val", "").split())
+        self.assertEqual(tested, 20)
+        self.assertIn(trained, range(36, 40))
+
+    def test_a_run_that_is_killed_goes_on_with_the_same_bits(self):
+        text = self.text().replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "6ep") + '[checkpoint]\ntype = "full"\ninterval = "3ba"\n'
+        text = text.replace('[[logging.sinks]]', '[[hooks]]\ntype = "killer"\nplace = "place"\n[[logging.sinks]]')
+        self.assertEqual(self.whole(text), self.killed(text, "batch_end 5", "batch_end 13"))
+        self.flag((1,), 60)  # other rows: it is said
+        self.train(text.replace("6ep", "8ep"), "--plugins", FAULTY)
+        self.assertIn("flags other rows than when the run began", self.log())
+
+    def test_rows_by_weight(self):
+        """Rows of weight 0 are never drawn, whatever `take` leaves: their inputs are too large for any loss that is small."""
+        self.write("weights.csv", "row,weight\n" + "".join(f"{row + 1},{0 if row in self.OUT else 1}\n" for row in range(60)))
+        plain = ROWS.replace("shuffle = true", 'take = "first 45"').replace("[[metrics]]", '[data.sampler]\ntype = "weighted"\nrow_weights = "weights.csv"\n[[metrics]]')
+        self.write("bad.csv", self.rows(60))
+        drawn = self.train(plain)["digest"]
+        wild = self.rows(60).splitlines(True)
+        for row in self.OUT:  # what nobody reads may be anything
+            wild[row] = "1e9," * 8 + "0\n"
+        self.write("rows.csv", "".join(wild))
+        self.assertEqual(self.train(plain + '[checkpoint]\ninterval = "1ep"\n', "--overwrite", "--set", 'data.val.take="last 10"')["digest"], drawn)
+
+    def test_refusals(self):
+        for text, said in (("row,outlier\n1,0\n2,1\n", "has 2 rows, and the data of the training split 60"), ("row,score\n1,0\n", 'no column "outlier"'),
+                           ("", "empty"), ("row,outlier\n0,1\n", "none of them is row 1"), ("row,outlier\n-1,1\n", '"-1"'), ("row,outlier\n1,2\n", '"2"'), ("row,outlier\n1,1\n1,1\n", "none of them is row 2")):
+            with self.subTest(text):
+                self.write("scores.csv", text)
+                self.write("run.toml", self.text())
+                self.assertIn(said, self.host("train", "run.toml", code=4).stderr)
+        self.flag(range(60), 60)
+        self.assertIn("flags all 60 samples", self.host("train", "run.toml", code=4).stderr)
+        self.flag(range(20), 60)
+        self.write("run.toml", self.text('take = "first 20", '))
+        self.assertIn("flags all 20 samples", self.host("train", "run.toml", code=4).stderr)
+
+    def test_what_screen_says_is_used(self):
+        """Its own file, over the samples of a run: those far out are left out of the next training."""
+        self.write("run.toml", self.text().replace('exclude = "scores.csv"\n', ""))
+        self.host("screen", "run.toml", "--pool", names("knn:3"), "--contamination", 4 / 60, "--out", "scores.csv")
+        self.assertEqual([int(row["row"]) - 1 for row in self.scores() if row["outlier"] == "1"], list(self.OUT))
+        self.assertEqual([float(row["weight"]) < 1 for row in self.scores()], [row in self.OUT for row in range(60)])
+        self.assertEqual(self.train(self.text())["digest"], self.without(self.text(left_out=False))["digest"])
+
+
+DIGITS = SOURCE / "data/optdigits"
+
+
+def digits(seed=1, steps=4000, hooks="", smoothing=.05, layers="[64, 128, 64, 10]", train=DIGITS / "optdigits.tra.gz", batch=64, more=""):
+    return f"""
+schema = 1
+[run]
+name = "small"
+seed = {seed}
+threads = {{ intra_op = 1, inter_op = 1 }}
+[model]
+type = "mlp"
+layers = {layers}
+[loss]
+type = "cross_entropy"
+label_smoothing = {smoothing}
+[data]
+type = "csv"
+scale = 16.0
+classes = 10
+train = {{ path = "{train}", batch_size = {batch}, shuffle = true }}
+val = {{ path = "{DIGITS / 'optdigits.tes.gz'}", batch_size = 600 }}
+[[metrics]]
+type = "accuracy"
+[optimizer]
+type = "adamw"
+lr = 0.003
+[schedule]
+type = "rex"
+[trainer]
+max_duration = "{steps}ba"
+[logging]
+interval = "50ba"
+{more}{hooks}"""
+
+
+def watch(**options):
+    return '[[hooks]]\ntype = "step_screen"\n' + "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
+
+
+def spoiling(*faults, apart=200, start=400):
+    return f'[[hooks]]\ntype = "spoiling"\napart = {apart}\nfrom = {start}\nfaults = {json.dumps(faults)}\n'
+
+
+class Steps(KilledTest):
+    """The hook step_screen: spoilt steps are found, clean runs are left alone. TRAINYARD_LONGER=1 has the table of the README."""
+
+    def odd(self, text):
+        """Steps that were told of as odd, with what was said."""
+        self.result_of = self.train(text, "--plugins", FAULTY, "--overwrite")
+        return [(int(re.search(r"step (\d+) is odd", line["why"])[1]), line["why"]) for line in self.lines("journal.jsonl", "odd_step")]
+
+    def found(self, odd, planted, after=6):
+        """The share of the spoilt steps that were told of, an update one step later, and the other alarms but those right behind one."""
+        share = sum(any(each <= step <= each + 1 for step, _ in odd) for each in planted) / max(1, len(planted))
+        return share, [step for step, _ in odd if not any(each <= step <= each + after for each in planted)]
+
+    def test_spoilt_steps_are_found_with_their_layer(self):
+        odd = self.odd(digits(steps=1000, hooks=spoiling("labels", "gradient", apart=100, start=400) + watch(action="skip_step")))
+        share, others = self.found(odd, range(400, 1000, 100))
+        self.assertEqual((share >= 5 / 6, len(others) <= 1), (True, True), odd)  # the bias of a layer is little of its gradient
+        layers = [["fc1", "fc2", "fc3"][step // 100 % 6 // 2] for step in (700, 900)]  # by `spoiling`, two tensors each
+        for step, layer in zip((700, 900), layers):
+            self.assertIn(f"the gradient of {layer} is", dict(odd)[step])
+        skipped = [line["step"] for line in self.lines("journal.jsonl", "skip_step")]
+        self.assertGreaterEqual(len(skipped), 5, self.lines("journal.jsonl", "skip_step")[:1])
+
+    def test_what_is_not_finite_is_skipped_and_the_run_goes_on(self):
+        text = digits(steps=200, hooks=spoiling("nan", apart=50, start=30), more='[guard]\nnan = "off"\n')
+        odd = self.odd(text + watch(action="skip_step"))
+        self.assertEqual([step for step, _ in odd], [30, 80, 130, 180])
+        self.assertIn("is not finite", odd[0][1])
+        self.assertGreater(self.result_of["metrics"]["val/accuracy"], .8)
+        self.train(text, "--plugins", FAULTY, "--overwrite", code=self.train_code(text))
+
+    def train_code(self, text):
+        """Without the hook the weights are lost."""
+        self.write("lost.toml", text.replace('"small"', '"lost"'))
+        done = subprocess.run(self.command("train", "lost.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(), text=True, capture_output=True)
+        self.assertNotIn("val/accuracy", json.dumps({name: value for name, value in self.result("runs/lost")["metrics"].items() if value and value > .5}), done.stderr)
+        return done.returncode
+
+    def test_a_run_that_is_killed_goes_on_with_the_same_bits(self):
+        text = digits(steps=150, layers="[64, 16, 10]", hooks=spoiling("labels", "gradient", apart=20, start=70) + watch(window=32, refit=8, action="skip_step"),
+                      more='[checkpoint]\ntype = "full"\ninterval = "17ba"\n').replace("seed = 1", 'seed = 1\nresume = "auto"').replace('"50ba"', '"1ba"')
+        text += '[[hooks]]\ntype = "killer"\nplace = "place"\n[[logging.sinks]]\ntype = "jsonl"\n'
+        whole = self.whole(text)
+        self.assertTrue(any("step_screen/score" in line for line in whole[1]))
+        self.assertEqual(whole, self.killed(text, "batch_end 40", "batch_end 77", "batch_end 120"))
+
+    def test_ranks_skip_the_same_steps(self):
+        self.write("run.toml", digits(steps=150, layers="[64, 16, 10]", hooks=spoiling("gradient", apart=20, start=90) + watch(window=32, action="skip_step")))
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--ranks", 2)
+        self.assertIn("step 90 is odd: the gradient of", self.lines("journal.jsonl", "odd_step")[0]["why"])
+        self.assertEqual(len(self.lines("journal.jsonl", "skip_step")), len(self.lines("journal.jsonl", "odd_step")))
+
+    @unittest.skipUnless(LONGER, "TRAINYARD_LONGER is not set")
+    def test_recall_and_false_alarms(self):
+        shares, others = [], []
+        for seed in range(1, 6):
+            clean = self.odd(digits(seed, hooks=watch()))
+            share, false = self.found(self.odd(digits(seed, hooks=spoiling("labels", "inputs", "gradient", "rate") + watch())), range(400, 4001, 200))
+            uses = next(use for use in self.result_of["plugins"] if use["name"] == "step_screen")
+            print("seed", seed, "clean run:", len(clean), "alarms; spoilt:", round(share, 3), "found,", len(false), "others; ms a step", uses["seconds"] / 4)
+            shares.append(share)
+            others += [len(clean), len(false)]
+        self.assertGreaterEqual(np.mean(shares), .95)
+        self.assertLessEqual(sum(others) / (len(others) * 4), 1)
+
+
+class Labels(ScreenTest):
+    """The verb mislabelled: labels that were changed are found, and a training without them is better."""
+
+    def setUp(self):
+        super().setUp()
+        lines = gzip.open(DIGITS / "optdigits.tra.gz", "rt").read().splitlines()[1:]
+        generator = np.random.default_rng(5)
+        self.x = np.array([[int(word) for word in line.split(",")] for line in lines])
+        self.y = self.x[:, -1].copy()
+        self.flipped = np.zeros(len(lines))
+        for row in generator.choice(len(lines), len(lines) // 20, replace=False):
+            self.flipped[row] = 1
+            self.y[row] = (self.y[row] + generator.integers(1, 10)) % 10
+        self.write("flipped.csv", "".join(",".join(map(str, row[:-1])) + f",{label}\n" for row, label in zip(self.x, self.y)))
+
+    def area(self, scores):
+        order = np.argsort(np.argsort(scores, kind="stable"), kind="stable") + 1
+        count = self.flipped.sum()
+        return (order[self.flipped == 1].sum() - count * (count + 1) / 2) / count / (len(order) - count)
+
+    def neighbours(self):
+        """kNN of the inputs, each class by itself, as one would write it down: the peer."""
+        scores = np.zeros(len(self.y))
+        for label in range(10):
+            rows = np.flatnonzero(self.y == label)
+            x = self.x[rows, :-1].astype(float)
+            distances = np.sqrt(np.maximum(0, (x ** 2).sum(1)[:, None] + (x ** 2).sum(1) - 2 * x @ x.T))
+            np.fill_diagonal(distances, np.inf)
+            fifth = np.sort(distances, 1)[:, 4]
+            scores[rows] = (fifth - fifth.mean()) / fifth.std()
+        return scores
+
+    def test_flipped_labels_are_found(self):
+        self.train_it(digits(steps=300, train="flipped.csv", smoothing=0))
+        report = json.loads(self.host("mislabelled", "run.toml", "--out", "scores.csv", "--format", "json").stdout)
+        area, peer = self.area([float(row["score"]) for row in self.scores()]), self.area(self.neighbours())
+        if LONGER:
+            print("area of the features", area, "of inputs, kNN by class", peer)
+        self.assertGreaterEqual(area, peer)
+        self.assertEqual((report["facts"]["classes"], report["facts"]["samples"]), (10, len(self.y)))
+        first = [self.flipped[row["row"] - 1] for row in report["rows"]]
+        self.assertGreaterEqual(sum(first), 9)
+
+    @unittest.skipUnless(LONGER, "TRAINYARD_LONGER is not set")
+    def test_a_training_without_them_is_as_good_as_with_true_labels(self):
+        """Long enough to learn wrong labels by heart: the mean of five seeds."""
+        found = []
+        for seed in range(1, 6):
+            self.train_it(digits(seed, steps=300, train="flipped.csv", smoothing=0))
+            self.host("mislabelled", "run.toml", "--out", "scores.csv")
+            text = digits(seed, steps=2000, train="flipped.csv", smoothing=0)
+            cleaned = text.replace('type = "csv"\nscale = 16.0\nclasses = 10\n', 'type = "excluding"\nexclude = "scores.csv"\n')
+            for name, path in (("train", "flipped.csv"), ("val", DIGITS / "optdigits.tes.gz")):
+                cleaned = cleaned.replace(f'{name} = {{ path = "{path}"', f'{name} = {{ of = [{{ type = "csv", scale = 16.0, classes = 10, path = "{path}" }}]')
+            found.append([self.train_it(each) for each in (text, cleaned, text.replace("flipped.csv", str(DIGITS / "optdigits.tra.gz")))])
+        flipped, without, true = np.mean(found, 0)
+        print("val/accuracy with wrong labels", flipped, "without the flagged", without, "with true labels", true, "recovered", (without - flipped) / (true - flipped))
+        self.assertGreaterEqual((without - flipped) / (true - flipped), .8)
+
+    def train_it(self, text):
+        self.write("run.toml", text)
+        self.host("train", "run.toml", "-q", "--overwrite")
+        return self.result()["metrics"]["val/accuracy"]
+
+    def test_refusals(self):
+        self.write("run.toml", SMALL.replace('kind = "classification"', 'kind = "regression"').replace("classes = 3\n", "").replace(
+            'type = "cross_entropy"', 'type = "mse"').replace('[[metrics]]\ntype = "accuracy"\n', "").replace("16, 3]", "16, 1]"))
+        self.host("train", "run.toml", "-q")
+        self.assertIn("no classes", self.host("mislabelled", "run.toml", code=2).stderr)
 
 
 @unittest.skipUnless(LONGER and PYOD and ODDS.is_dir(), "TRAINYARD_LONGER, TRAINYARD_PYOD and TRAINYARD_ODDS are not all set")

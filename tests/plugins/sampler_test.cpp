@@ -21,7 +21,7 @@ namespace {
 std::unique_ptr<Sampler> open(const std::string& name, std::int64_t size, std::uint64_t seed = 1,
                               std::vector<std::int64_t> labels = {}, const Table& options = {}) {
   auto sampler = make<Sampler>(name, options);
-  sampler->open({size, RandomStream(seed, "sampler"), std::move(labels)});
+  sampler->open({size, RandomStream(seed, "sampler"), std::move(labels), {}});
   return sampler;
 }
 
@@ -177,14 +177,45 @@ TEST_CASE("weighted: classes are drawn by their weights, samples of a class equa
   }
 }
 
+TEST_CASE("weighted: rows are drawn by the weights of a file, by their numbers in the data") {
+  test::TempFolder folder;
+  const std::string path = folder.write("weights.csv", "row,weight\n3,5\n1,1\n2,0\n4,0.5\n5,3.5\n");
+  const Table options = table({{"row_weights", path}, {"size", 100000}});
+  const auto counts_of = [](const Sampler& sampler, std::size_t size) {
+    std::vector<double> counts(size);
+    for (const std::int64_t index : epoch(sampler, 0)) ++counts.at(static_cast<std::size_t>(index));
+    return counts;
+  };
+  const auto all = counts_of(*open("weighted", 5, 3, {}, options), 5);
+  CHECK(all[1] == 0.0);
+  CHECK(std::abs(normal_score(chi_square({all[0], all[2], all[3], all[4]}, {1e4, 5e4, 5e3, 3.5e4}), 3)) <
+        4.0);
+  auto part = make<Sampler>("weighted", options);  // of rows 2, 4 and 5, as `take` may give it
+  part->open({3, RandomStream(3, "sampler"), {}, {1, 3, 4}});
+  const auto taken = counts_of(*part, 3);
+  CHECK(taken[0] == 0.0);
+  CHECK(std::abs(normal_score(chi_square({taken[1], taken[2]}, {12500, 87500}), 1)) < 4.0);
+  const auto message = [&](const std::string& text, std::int64_t size) {
+    const Table given = table({{"row_weights", folder.write("other.csv", text)}});
+    return message_of<Error>([&] { open("weighted", size, 1, {}, given); });
+  };
+  CHECK_THAT(message("row,weight\n1,1\n2,1\n", 3), Catch::Contains("has 2 rows, and the training data 3"));
+  CHECK_THAT(message("row,weight\n1,1\n1,1\n", 2), Catch::Contains("none of them is row 2"));
+  CHECK_THAT(message("row,weight\n1,1\n3,1\n", 2), Catch::Contains("none of them is row 2"));
+  CHECK_THAT(message("row,weight\n1,-1\n2,1\n", 2), Catch::Contains("other.csv:2: has \"-1\""));
+  CHECK_THAT(message("row,weight\n1,inf\n2,1\n", 2), Catch::Contains("\"inf\""));
+  CHECK_THAT(message("row,weight\n1,0\n2,0\n", 2), Catch::Contains("weight of 0"));
+  CHECK_THAT(message("row,score\n1,0\n2,0\n", 2), Catch::Contains("no column \"weight\""));
+}
+
 TEST_CASE("weighted: what cannot be drawn is a config error") {
   const std::vector<std::int64_t> labels = {0, 1, 2, 2};
   const auto message = [&](std::vector<std::int64_t> given, const Table& options) {
     return message_of<ConfigError>([&] { open("weighted", 4, 1, std::move(given), options); });
   };
-  CHECK_THAT(message(labels, {}), Catch::Contains("set either balance = true or class_weights"));
+  CHECK_THAT(message(labels, {}), Catch::Contains("set one of balance = true, class_weights"));
   CHECK_THAT(message(labels, table({{"balance", true}, {"class_weights", Array{1.0, 1.0, 1.0}}})),
-             Catch::Contains("set either"));
+             Catch::Contains("set one of"));
   CHECK_THAT(message({}, table({{"balance", true}})), Catch::Contains("needs a dataset with classes"));
   CHECK_THAT(message(labels, table({{"class_weights", Array{1.0, 1.0}}})),
              Catch::Contains("has 2 numbers, the data has 3 classes"));

@@ -107,7 +107,7 @@ void Opening::dataset(ActivePlugin& plugin) {
 }
 
 void Opening::sampler(ActivePlugin& plugin) {
-  Sampler::Source source{0, RandomStream(run_.config.run.seed, "sampler"), {}};
+  Sampler::Source source{0, RandomStream(run_.config.run.seed, "sampler"), {}, {}};
   ActivePlugin& training = layer_.plugin("data.train");
   std::optional<View> view;
   guarded(training.slot(), 0, [&] {
@@ -117,6 +117,7 @@ void Opening::sampler(ActivePlugin& plugin) {
   });
   if (view) {
     source.size = view->size();
+    source.samples = view->samples();
     source.labels = view->of(source.labels);
   }
   plugin.as<Sampler>().open(source);
@@ -229,8 +230,7 @@ std::optional<View> Opening::view_of(const std::string& split, const Dataset& da
                         "\" is no honest test: the samples of one fold are seen with those of the others, " +
                         "as edges are that messages go over; leave take out, and part the data by " + mend);
   const auto* const learns = dynamic_cast<const Learns*>(&dataset);
-  std::vector<std::int64_t> ungraded;
-  if (learns != nullptr && split != "train") ungraded = learns->ungraded();
+  const auto ungraded = learns != nullptr ? learns->ungraded() : std::vector<std::int64_t>();
   if (text.empty() && ungraded.empty()) return std::nullopt;
   View view = part_of(split, text.empty() ? "first 100%" : text, dataset.size());
   if (!ungraded.empty()) view.leave_out("data." + split, ungraded);

@@ -19,12 +19,12 @@ void write_scores(const std::string& path, const Scored& scored) {
   trainyard::lib::NewFile made(path);
   std::ofstream file(made.temporary(), std::ios::binary);
   if (!file) fail(errno);
-  std::string text = "row,score,outlier";
+  std::string text = "row,score,outlier,weight";
   for (const std::string& name : scored.detectors) text += ',' + trainyard::lib::csv_field(name, ",\"\r\n");
   text += '\n';
   for (std::size_t i = 0; i < scored.combined.size(); ++i) {
     text += std::to_string(i + 1) + ',' + trainyard::lib::shortest(scored.combined[i]) +
-            (scored.is_outlier(i) ? ",1" : ",0");
+            (scored.is_outlier(i) ? ",1," : ",0,") + trainyard::lib::shortest(scored.weight(i));
     for (const std::vector<double>& scores : scored.standard)
       text += ',' + trainyard::lib::shortest(scores[i]);
     text += '\n';

@@ -81,7 +81,7 @@ void Screen::describe(Manifest<Options>& m) {
            "iforest:TREES, "
            "copod, ecod, ecod_sums, cblof:CLUSTERS, ocsvm:NU, pca");
   m.option("out", &Options::out,
-           "CSV file to write: row, score, outlier, and the standard score of each detector; empty: "
+           "CSV file to write: row, score, outlier, weight, and the standard score of each detector; empty: "
            "scores.csv in the tool's "
            "folder below the run");
   m.option("save", &Options::save, "file to write the fitted pool to, for pool_file; empty: none");

@@ -35,8 +35,8 @@ class Learns {
   /// one. Throws DataError where it cannot be used.
   virtual void use(const Table& learned) = 0;
 
-  /// Returns, after open(), the samples that cannot be graded, ascending: those of a class, say, that the
-  /// training split does not have. Evaluations leave them out; the dataset itself warns of them.
+  /// Returns, after open(), the samples that the split leaves out, ascending: those that cannot be graded, as
+  /// of a class that the training split does not have; of this one, what is not to be learned from.
   virtual std::vector<std::int64_t> ungraded() const { return {}; }
 };
 

@@ -19,9 +19,10 @@ class Sampler : public Plugin {
   static constexpr Kind kind{"sampler", 1};
 
   struct Source {
-    std::int64_t size = 0;             ///< samples in the dataset, > 0
-    RandomStream random;               ///< keyed by the run's seed; its step is the epoch
-    std::vector<std::int64_t> labels;  ///< Dataset::labels
+    std::int64_t size = 0;              ///< samples in the dataset, > 0
+    RandomStream random;                ///< keyed by the run's seed; its step is the epoch
+    std::vector<std::int64_t> labels;   ///< Dataset::labels
+    std::vector<std::int64_t> samples;  ///< number of each in the dataset; empty: all, in its order
   };
 
   /// Called once before anything else.
@@ -30,9 +31,8 @@ class Sampler : public Plugin {
   /// Returns how many samples are drawn an epoch.
   virtual std::int64_t size() const = 0;
 
-  /// Writes the dataset indices at the positions first, first + 1, ... below size() of `epoch` (from 0). Each
-  /// depends on (seed, epoch, its position) alone, not on the range asked for; called from several threads at
-  /// once.
+  /// Writes the indices below Source::size at the positions first, first + 1, ... below size() of `epoch` (from 0).
+  /// Each depends on (seed, epoch, its position) alone, not on the range; called from several threads at once.
   virtual void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const = 0;
 };
 

@@ -1,0 +1,173 @@
+// Leaves rows of another dataset out of training: those that a file of scores flags. Samples keep their numbers, so that
+// `take`, folds and the file mean the same rows; the host leaves the flagged ones out of the training split.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include <trainyard/host.hpp>
+#include <trainyard/learns.hpp>
+#include <trainyard/linked_samples.hpp>
+#include <trainyard/new_data.hpp>
+#include <trainyard/staged_dataset.hpp>
+
+#include "../by_row.hpp"
+#include "lib/fnv1a.hpp"
+
+namespace {
+
+using namespace trainyard;
+using Samples = std::vector<std::int64_t>;
+
+class Excluding final : public StagedDataset, public Learns, public LinkedSamples, public ReadsNewData {
+ public:
+  struct Options {
+    PluginList<Dataset> of;
+    std::string exclude;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("excluding")
+        .version("1.0.0")
+        .summary("Leaves rows of a dataset out of training: those that a file flags.");
+    m.option("of", &Options::of, "the dataset, one table, as in [{ type = \"csv\", ... }]").required();
+    m.option("exclude", &Options::exclude,
+             "CSV file with columns row, from 1, and outlier, 0 or 1, as `trainyard screen` writes it: rows "
+             "with 1 are left out of training; other splits keep theirs; empty: none is left out")
+        .file();
+  }
+  explicit Excluding(const Options& options) : options_(options) {}
+
+  void open(const std::string& split) override {
+    if (options_.of.tables.size() != 1)
+      throw ConfigError("of has " + std::to_string(options_.of.tables.size()) + " datasets: give one");
+    made_ = std::move(make_plugins(host(), options_.of).front());
+    trains_ = split == "train" && !options_.exclude.empty();
+    if (trains_) read_flags();
+    if (auto* const learns = dynamic_cast<Learns*>(made_.get())) {
+      if (taken_ || trains_) learns->set_taken([this](std::int64_t size) { return left(size); });
+      if (learned_) learns->use(*learned_);
+    }
+    made_->open(split);
+    if (trains_) tell(taken(size()).size() - left(size()).size());
+  }
+
+  std::int64_t size() const override { return made_->size(); }
+  BatchSchema schema() const override { return made_->schema(); }
+  Samples labels() const override { return made_->labels(); }
+  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
+    return made_->read(indices, context);
+  }
+
+  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
+  Samples ungraded() const override {
+    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
+    Samples both, others = learns != nullptr ? learns->ungraded() : Samples();
+    std::ranges::set_union(others, flagged_, std::back_inserter(both));
+    return both;
+  }
+  /// What the dataset within learned, and which rows it did not learn from.
+  Table learned() const override {
+    Table table;
+    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
+    table.set("of", learns != nullptr ? learns->learned() : Table());
+    table.set("left_out", digest_of(flagged_));
+    return table;
+  }
+  void use(const Table& learned) override {
+    const Value *const of = learned.find("of"), *const left_out = learned.find("left_out");
+    if (of == nullptr || of->get_if<Table>() == nullptr || left_out == nullptr ||
+        left_out->get_if<std::string>() == nullptr)
+      throw DataError("what was learned of the training split is damaged: train the run anew");
+    if (!of->as<Table>().empty()) learned_ = of->as<Table>();
+    left_out_before_ = left_out->as<std::string>();
+  }
+
+  std::string parted_by() const override {
+    const auto* const linked = dynamic_cast<const LinkedSamples*>(made_.get());
+    return linked != nullptr ? linked->parted_by() : std::string();
+  }
+  std::unique_ptr<NewData> read_new(const std::string& path) const override {
+    if (const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get()))
+      return reader->read_new(path);
+    throw ConfigError("of: the dataset \"" + type() + "\" cannot read data that is not the run's");
+  }
+  std::vector<std::string> class_names() const override {
+    const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
+    return reader != nullptr ? reader->class_names() : std::vector<std::string>();
+  }
+
+  // For a cache around it.
+  std::string source() const override { return staged().source(); }
+  std::string decoding() const override { return staged().decoding(); }
+  std::vector<std::uint8_t> fetch(std::int64_t index) const override { return staged().fetch(index); }
+  Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const override {
+    return staged().decode(index, bytes);
+  }
+  Batch assemble(std::span<const std::int64_t> indices, std::span<const Sample> samples,
+                 const ReadContext& context) const override {
+    return staged().assemble(indices, samples, context);
+  }
+
+ private:
+  void read_flags() {
+    const std::vector<double> flags =
+        datasets::read_by_row(options_.exclude, "outlier", {1.0, true, "0, or 1 for a row to leave out"});
+    rows_ = std::ssize(flags);
+    for (std::int64_t i = 0; i < rows_; ++i)
+      if (flags[static_cast<std::size_t>(i)] == 1.0) flagged_.push_back(i);
+  }
+  std::string type() const { return options_.of.tables.front().find("type")->as<std::string>(); }
+  const StagedDataset& staged() const {
+    if (const auto* const staged = dynamic_cast<const StagedDataset*>(made_.get())) return *staged;
+    throw ConfigError("of: the dataset \"" + type() +
+                      "\" does not tell apart what can be kept of a sample and what is random "
+                      "(StagedDataset): take it without a cache");
+  }
+  static std::string digest_of(const Samples& samples) {
+    lib::Fnv1a sum;
+    for (const std::int64_t sample : samples) sum.update(std::to_string(sample) + ' ');
+    return sum.hex();
+  }
+
+  Samples taken(std::int64_t size) const {
+    if (taken_) return taken_(size);
+    Samples all(static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+    return all;
+  }
+  /// Samples that the split takes and that no row of the file takes out.
+  Samples left(std::int64_t size) const {
+    Samples samples = taken(size), rest;
+    if (!trains_) return samples;
+    if (rows_ != size)
+      throw DataError(options_.exclude + " has " + std::to_string(rows_) +
+                      " rows, and the data of the training split " + std::to_string(size) +
+                      ": screen this very data (trainyard screen)");
+    std::ranges::set_difference(samples, flagged_, std::back_inserter(rest));
+    if (rest.empty())
+      throw DataError(options_.exclude + " flags all " + std::to_string(samples.size()) +
+                      " samples of the training split: none is left");
+    return rest;
+  }
+  void tell(std::size_t count) {
+    const std::string text = std::to_string(count) + " of " + std::to_string(taken(size()).size()) +
+                             " samples are left out of training: those that " + options_.exclude + " flags";
+    host().log(LogLevel::info, text);
+    host().journal("left_out", text);
+    if (!left_out_before_.empty() && left_out_before_ != digest_of(flagged_))
+      host().log(LogLevel::warning, options_.exclude + " flags other rows than when the run began");
+  }
+
+  Options options_;
+  std::unique_ptr<Dataset> made_;
+  bool trains_ = false;
+  std::int64_t rows_ = 0;         ///< of the file, where the split is for training
+  Samples flagged_;               ///< in it, ascending
+  std::optional<Table> learned_;  ///< for the dataset within
+  std::string left_out_before_;   ///< digest of the rows that were left out where the run began
+  TakenSamples taken_;            ///< empty: all samples
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Excluding)
