@@ -31,7 +31,7 @@ class Ops(HostTest):
 
     def test_findings_are_what_their_queries_derive_from_the_database(self):
         self.write("run.toml", SMALL)
-        report = self.report("--samples", "0", "--network", "false")
+        report = self.report("--sweeps", '["all"]', "--samples", "100", "--held_out", "5", "--network", "false")
         facts = report["facts"]
         rows = self.rows(facts["database"])
         database = sqlite3.connect(":memory:")
@@ -55,14 +55,15 @@ class Ops(HostTest):
 
         # What is there is not measured again, and nothing of it changes.
         before = (self.folder / facts["database"]).read_bytes()
-        self.report("--samples", "0", "--network", "false")
+        self.report("--sweeps", '["all"]', "--samples", "100", "--held_out", "5", "--network", "false")
         self.assertEqual((self.folder / facts["database"]).read_bytes(), before)
-        self.report("--samples", "0", "--network", "false", "--sweeps", '["kernel"]', "--again")
+        self.report("--network", "false", "--sweeps", '["kernel"]', "--again", "true")
         self.assertNotEqual((self.folder / facts["database"]).read_bytes(), before)
+        self.assertEqual([row for row in self.rows(facts["database"]) if row["sweep"] != "kernel"], [row for row in rows if row["sweep"] != "kernel"])
 
     def test_a_network_is_timed_predicted_and_advised(self):
         self.write("run.toml", CONV)
-        report = self.report("--sweeps", '["kernel"]', "--samples", "120", "--held_out", "30", "--network_samples", "40", "--apply", "free")
+        report = self.report("--sweeps", '["samples"]', "--samples", "120", "--held_out", "30", "--network_samples", "40", "--apply", "free")
         facts = report["facts"]
         self.assertEqual(facts["model, held out"], 30)
         self.assertEqual(facts["network, batch"], 16)
@@ -80,13 +81,13 @@ class Ops(HostTest):
         subprocess.run(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(), check=True, timeout=120)
         files = lambda: {path: path.read_bytes() for path in (self.folder / "runs").rglob("*") if path.is_file() and "tools" not in path.parts}
         before = files()
-        self.report("--sweeps", '["kernel"]', "--samples", "0", "--network_samples", "0")
+        self.report("--sweeps", '["kernel"]')
         self.assertEqual(files(), before)
 
     def test_a_signal_ends_it_with_what_it_has(self):
         self.write("run.toml", SMALL)
         path = self.folder / "rows.csv"
-        process = subprocess.Popen(self.command("ops", "run.toml", "--weights", "initial", "--database", "rows.csv"), cwd=self.folder, env=self.environment(),
+        process = subprocess.Popen(self.command("ops", "run.toml", "--weights", "initial", "--database", "rows.csv", "--sweeps", '["all"]'), cwd=self.folder, env=self.environment(),
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(1200):
             if path.exists():
@@ -97,14 +98,14 @@ class Ops(HostTest):
         self.assertEqual(process.returncode, 75)
         had = self.rows("rows.csv")
         self.assertTrue(had)
-        self.report("--database", "rows.csv", "--samples", "0", "--network", "false")
+        self.report("--database", "rows.csv", "--sweeps", '["cout", "cin", "size"]', "--network", "false")
         now = self.rows("rows.csv")
         self.assertEqual(now[:len(had)], had)
         self.assertGreater(len(now), len(had))
 
     def test_bad_input_is_refused_with_its_place(self):
         self.write("run.toml", SMALL)
-        self.assertIn('sweeps has "cuot": expected some of cout, cin', self.call("--sweeps", '["cuot"]', code=2).stderr)
+        self.assertIn('sweeps has "cuot": expected some of all, samples, cout, cin', self.call("--sweeps", '["cuot"]', code=2).stderr)
         self.write("bad.csv", "a,b\n1,2\n")
         self.assertIn("bad.csv:1: expected the columns", self.call("--database", "bad.csv", code=4).stderr)
         self.assertEqual((self.folder / "bad.csv").read_text(), "a,b\n1,2\n")

@@ -118,7 +118,7 @@ def curves():
     runs = Runs()
     runs.write("run", SMALL)
     names = ("cout", "cin", "size")
-    report, _ = runs.ask("--samples", "0", "--network", "false", sweeps=names)
+    report, _ = runs.ask("--network", "false", sweeps=names)
     for row in report["rows"]:
         print(f"{row['sweep']}: {row['pattern']}")
     for name in names:
@@ -141,7 +141,7 @@ def repeat():
     runs.write("run", SMALL)
     names = ["cout", "kernel", "activation", "linear_cout"]
     for database in ("a.csv", "b.csv"):
-        report, _ = runs.ask("--samples", "0", "--network", "false", database=database, sweeps=names)
+        report, _ = runs.ask("--network", "false", database=database, sweeps=names)
         print("quiet:", report["facts"]["quiet"])
     for name in names:
         off = [abs(float(a["min_us"]) / float(b["min_us"]) - 1.0) for a, b in zip(runs.rows("a.csv", name), runs.rows("b.csv", name))]
@@ -151,7 +151,7 @@ def repeat():
 def pages():
     runs = Runs()
     runs.write("run", SMALL)
-    runs.ask("--samples", "0", "--network", "false", sweeps=["pages_kept", "pages_given_back"])
+    runs.ask("--network", "false", sweeps=["pages_kept", "pages_given_back"])
     for name in ("pages_kept", "pages_given_back"):
         time_of = {(row["size"], row["batch"]): float(row["min_us"]) / (int(row["size"]) ** 2 * int(row["batch"])) for row in runs.rows("rows.csv", name)}
         print(f"{name}: size 112 over 56, a pixel: {time_of['112', '1'] / time_of['56', '1']:.3f}; batch 8 over 1, a sample: {time_of['28', '8'] / time_of['28', '1']:.3f}")
@@ -161,11 +161,11 @@ def noise():
     runs = Runs()
     runs.write("run", SMALL)
     names = ["kernel", "activation"]
-    runs.ask("--samples", "0", "--network", "false", database="quiet.csv", sweeps=names)
+    runs.ask("--network", "false", database="quiet.csv", sweeps=names)
     for cores in (os.cpu_count() - 1, os.cpu_count()):
         busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
         try:
-            report, _ = runs.ask("--samples", "0", "--network", "false", database=f"busy{cores}.csv", sweeps=names)
+            report, _ = runs.ask("--network", "false", database=f"busy{cores}.csv", sweeps=names)
         finally:
             for each in busy:
                 each.kill()
@@ -177,8 +177,8 @@ def model():
     runs = Runs()
     runs.write("run", SMALL)
     for rounds in (0, 3):
-        words = ["--samples", "120" if QUICK else "1200", "--held_out", "30" if QUICK else "300", "--adaptive_rounds", str(0 if QUICK else rounds)]
-        report, _ = runs.ask(*words, "--network", "false", sweeps=["cout"])
+        words = ["--samples", "100" if QUICK else "1200", "--held_out", "30" if QUICK else "300", "--adaptive_rounds", str(0 if QUICK else rounds)]
+        report, _ = runs.ask(*words, "--network", "false", sweeps=["cout", "samples"])
         for name, value in report["facts"].items():
             if name.startswith(("model", "multiply", "quiet")):
                 print(f"adaptive rounds {rounds}: {name}: {value if isinstance(value, bool) else round(value, 3)}")
@@ -213,7 +213,7 @@ def networks():
     ratios = {"forward": [], "training": []}
     for name, (layers, kind) in nets.items():
         runs.write(name, layers, size=32, batch=8, model=kind)
-        report, _ = runs.ask("--samples", "0", "--network_samples", "40" if QUICK else "300", name=name, sweeps=["cout"])
+        report, _ = runs.ask("--network_samples", "40" if QUICK else "300", name=name, sweeps=["cout"])
         facts = report["facts"]
         for phase, values in ratios.items():
             values.append(facts[f"network, predicted / measured {phase}"])
@@ -232,7 +232,7 @@ def advice():
         convs = "".join(conv(width) + layer("relu") for width in widths)
         tail = layer("global_average_pool") + layer("flatten") + layer("linear", out=10)
         runs.write("before", convs + tail, size=16, batch=16)
-        report, _ = runs.ask("--samples", "0", "--network_samples", "0", name="before", sweeps=["kernel"])
+        report, _ = runs.ask(name="before", sweeps=["kernel"])
         facts = report["facts"]
         for kind, takes in (("wider", lambda new, old: new > old), ("narrower", lambda new, old: new < old)):
             changed, gain = list(widths), 0.0
@@ -246,7 +246,7 @@ def advice():
                 print(f"{widths}: nothing {kind}")
                 continue
             runs.write("after", "".join(conv(width) + layer("relu") for width in changed) + tail, size=16, batch=16)
-            again, _ = runs.ask("--samples", "0", "--network_samples", "0", name="after", sweeps=["kernel"])
+            again, _ = runs.ask(name="after", sweeps=["kernel"])
             speed = facts["network, training us"] / again["facts"]["network, training us"]
             print(f"{widths} to {changed}: {kind}: predicted {1 / (1 - gain / 100):.2f} times, measured {speed:.2f} times", flush=True)
         print(f"{widths}: layers in bf16 would save {100 * facts['layers in bf16 save']:.0f} %")
@@ -256,7 +256,7 @@ def cost():
     runs = Runs()
     runs.write("run", SMALL)
     begin = time.time()
-    report, _ = runs.ask()
+    report, _ = runs.ask(*(["--samples", "100", "--held_out", "5"] if QUICK else []), sweeps=["all"])
     print(f"all sweeps, samples and the network: {time.time() - begin:.0f} s")
     for each in report["facts"]["findings"]:
         print(each)

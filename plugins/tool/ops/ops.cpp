@@ -56,7 +56,7 @@ class Ops final : public Tool {
     std::int64_t rounds = 9;
     double round_ms = 2.0;
     double jump_threshold = 0.1;
-    std::int64_t samples = 1200, held_out = 300, adaptive_rounds = 0, network_samples = 200;
+    std::int64_t samples = 1200, held_out = 300, adaptive_rounds = 0, network_samples = 0;
     bool network = true;
     Apply apply = Apply::none;
   };
@@ -66,6 +66,7 @@ class Ops final : public Tool {
   Report run(Workshop& shop) override;
 
  private:
+  bool asked_for(const std::string& sweep) const;
   void measure_sweeps(Workshop& shop, Report& report);
   void measure_one(Workshop& shop, const Sweep& sweep);
   void measure_samples(Workshop& shop, Report& report);
@@ -73,6 +74,7 @@ class Ops final : public Tool {
   void predict_the_network(Workshop& shop, Report& report);
   std::vector<Sample> samples_of(const std::string& sweep) const;
   void time_the_network(Workshop& shop, Report& report);
+  void add_findings(Workshop& shop, Report& report);
   void save();
   void write(const std::string& path, const std::string& text) const;
   std::int64_t width() const;
@@ -92,10 +94,12 @@ void Ops::describe(Manifest<Options>& m) {
   m.name("ops").version("1.0.0").summary(
       "Measures how operators behave on this machine over each of their dimensions, and says which widths of "
       "the network to change.");
-  m.option("sweeps", &Options::sweeps, "sweeps to measure, as [\"cout\", \"kernel\"]; empty: all");
+  m.option("sweeps", &Options::sweeps,
+           "sweeps to measure, as [\"cout\", \"kernel\"]; \"samples\": points at random, for a latency "
+           "model; \"all\": all of them");
   m.option("database", &Options::database,
-           "CSV file of measurements, read and added to; empty: operators.csv in the tool's folder")
-      .file();
+           "CSV file of measurements, read where it is there, and added to; empty: operators.csv in the "
+           "tool's folder");
   m.option("again", &Options::again, "measures anew what the database has of this machine");
   m.option("cold", &Options::cold,
            "fills the caches with other data before each call of a dimension's sweep");
@@ -103,9 +107,8 @@ void Ops::describe(Manifest<Options>& m) {
   m.option("round_ms", &Options::round_ms, "milliseconds of calls in a visit").range(0.01, 1000);
   m.option("jump_threshold", &Options::jump_threshold, "rise from one point to the next that is a jump")
       .range(0.02, 1);
-  m.option("samples", &Options::samples,
-           "convolutions at random that the latency model is fitted to; 0: no model")
-      .range(0, 100000);
+  m.option("samples", &Options::samples, "convolutions at random that the latency model is fitted to")
+      .range(100, 100000);
   m.option("held_out", &Options::held_out, "convolutions at random that the model is judged by")
       .range(1, 10000);
   m.option("adaptive_rounds", &Options::adaptive_rounds,
@@ -141,7 +144,8 @@ std::int64_t Ops::width() const {
 
 void Ops::measure_one(Workshop& shop, const Sweep& sweep) {
   const Quality quality = measure(
-      *database_, sweep, rounds(), host().random("sweep " + sweep.name), [&] { return shop.stopping(); },
+      *database_, sweep, rounds(), options_.again, host().random("sweep " + sweep.name),
+      [&] { return shop.stopping(); },
       [&](const std::string& reason) {
         if (std::find(without_.begin(), without_.end(), reason) == without_.end()) without_.push_back(reason);
       });
@@ -160,17 +164,20 @@ void Ops::measure_one(Workshop& shop, const Sweep& sweep) {
             ": its times are worth less");
 }
 
+bool Ops::asked_for(const std::string& sweep) const {
+  return std::any_of(options_.sweeps.begin(), options_.sweeps.end(),
+                     [&](const std::string& each) { return each == sweep || each == "all"; });
+}
+
 void Ops::measure_sweeps(Workshop& shop, Report& report) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"all", "samples"};
   for (const Sweep& each : sweeps_) names.push_back(each.name);
   for (const std::string& name : options_.sweeps)
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw ConfigError("sweeps has \"" + name + "\": expected some of " + lib::join(names));
   std::vector<const Sweep*> wanted;
   for (const Sweep& each : sweeps_)
-    if (options_.sweeps.empty() ||
-        std::find(options_.sweeps.begin(), options_.sweeps.end(), each.name) != options_.sweeps.end())
-      wanted.push_back(&each);
+    if (asked_for(each.name)) wanted.push_back(&each);
   for (std::size_t i = 0; i < wanted.size() && !shop.stopping(); ++i) {
     shop.progress(static_cast<std::int64_t>(i), std::ssize(wanted));
     measure_one(shop, *wanted[i]);
@@ -313,14 +320,27 @@ void Ops::time_the_network(Workshop& shop, Report& report) {
   report.facts.emplace_back("run file", path);
 }
 
+/// Says what can be decided, and writes all with their queries.
+void Ops::add_findings(Workshop& shop, Report& report) {
+  page_.findings = findings_of(*database_);
+  Array findings;
+  for (const Finding& each : page_.findings)
+    if (each.decided)
+      findings.emplace_back(each.name + (each.holds ? " holds: " : " does not hold: ") + each.statement +
+                            lib::printed(" (%.3g, bound %.3g)", each.value, each.bound));
+  report.facts.emplace_back("findings", std::move(findings));
+  const std::string path = shop.folder() + "/findings.json";
+  write(path, json_of(page_.findings));
+  report.facts.emplace_back("findings with their queries", path);
+}
+
 Report Ops::run(Workshop& shop) {
   if (host().run().device != "cpu")
     throw ConfigError("operators are timed on the processor, and the run is on " + host().run().device +
                       ": set run.device = \"cpu\"");
   path_ = options_.database.empty() ? shop.folder() + "/operators.csv" : options_.database;
   database_.emplace(this_machine());
-  if (!options_.again)
-    if (const std::optional<std::string> text = lib::read_file(path_)) database_->read(*text, path_);
+  if (const std::optional<std::string> text = lib::read_file(path_)) database_->read(*text, path_);
   sweeps_ = dimension_sweeps(at::get_num_threads(), options_.cold);
   page_.jump_threshold = options_.jump_threshold;
 
@@ -329,22 +349,13 @@ Report Ops::run(Workshop& shop) {
   for (const auto& [name, value] : database_->machine().facts) report.facts.emplace_back(name, value);
   keep_pages(true);
   measure_sweeps(shop, report);
-  if (options_.samples > 0 && !shop.stopping()) measure_samples(shop, report);
+  if (asked_for("samples") && !shop.stopping()) measure_samples(shop, report);
   if (options_.network && !shop.stopping()) {
     const Threads one(1);
     time_the_network(shop, report);
   }
   keep_pages(false);
-  page_.findings = findings_of(*database_);
-  Array findings;
-  for (const Finding& each : page_.findings)
-    findings.emplace_back(each.name +
-                          (!each.decided ? " is not decided"
-                           : each.holds  ? " holds"
-                                         : " does not hold") +
-                          ": " + each.statement +
-                          lib::printed(" (%.3g, bound %.3g)", each.value, each.bound));
-  report.facts.emplace_back("findings", std::move(findings));
+  add_findings(shop, report);
   report.facts.emplace_back("processor time / wall time, one thread", worst_.share);
   report.facts.emplace_back("most that a sentinel moved", worst_.moved);
   report.facts.emplace_back("quiet", !worst_.noisy && worst_.moved <= 0.05);
@@ -352,9 +363,6 @@ Report Ops::run(Workshop& shop) {
   for (const std::string& each : without_) without.emplace_back(each);
   report.facts.emplace_back("not on this processor", std::move(without));
   for (const auto& [name, value] : database_->machine().facts) page_.facts.emplace_back(name, value);
-  const std::string decided = shop.folder() + "/findings.json";
-  write(decided, json_of(page_.findings));
-  report.facts.emplace_back("findings with their queries", decided);
   const std::string page = shop.folder() + "/report.html";
   write(page, page_of(*database_, sweeps_, page_));
   report.facts.emplace_back("page", page);

@@ -71,7 +71,6 @@ Sweep block_sweep(std::int64_t threads) {
   return sweep;
 }
 
-/// Small networks of a few blocks, whose ranks are compared between platforms: kinds of passes of this machine.
 Sweep activation_sweep() {
   Sweep sweep{"activation", "", {}, {}};
   for (const std::string& name : activations()) sweep.points.push_back({.op = name, .in = 256});
@@ -198,12 +197,13 @@ Curve curve_of(const Database& database, const Sweep& sweep) {
   return curve;
 }
 
-Quality measure(Database& database, const Sweep& sweep, const Rounds& rounds, const RandomStream& random,
-                const std::function<bool()>& stop, const std::function<void(const std::string&)>& without) {
+Quality measure(Database& database, const Sweep& sweep, const Rounds& rounds, bool again,
+                const RandomStream& random, const std::function<bool()>& stop,
+                const std::function<void(const std::string&)>& without) {
   keep_pages(sweep.conditions.keeps_pages);
   std::map<std::int64_t, std::vector<Operator>> by_threads;
   for (const Operator& point : sweep.points)
-    if (database.find(sweep.name, point, sweep.conditions) == nullptr)
+    if (again || database.find(sweep.name, point, sweep.conditions) == nullptr)
       by_threads[point.threads].push_back(point);
   Quality quality{.whole = true};
   for (auto& [threads, points] : by_threads) {

@@ -48,9 +48,9 @@ struct Quality {
       0.0;  ///< the most processor time over wall time, of points with one thread that took 20 us or more
 };
 
-/// Times the points that the database does not have yet, and adds them. Points are grouped by their threads, whose pools it
+/// Times the points that the database does not have yet, or all where `again` says so, and adds them. Points are grouped by their threads, whose pools it
 /// sets. A point that is not to be had on this processor is left out, and its reason given to `without`.
-Quality measure(Database& database, const Sweep& sweep, const Rounds& rounds,
+Quality measure(Database& database, const Sweep& sweep, const Rounds& rounds, bool again,
                 const trainyard::RandomStream& random, const std::function<bool()>& stop,
                 const std::function<void(const std::string&)>& without);
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include <trainyard/error.hpp>
-
 #include <trainyard/testing/run.hpp>
 
 namespace trainyard::testing {
