@@ -141,6 +141,7 @@ std::vector<double> Norms::of_gradients() const {
   const std::vector<at::Tensor> all = gradients();
   if (!all_plain(all)) return by_layer(squares_anywhere(all));
   std::vector<double> squares;
+  squares.reserve(all.size());
   for (const at::Tensor& each : all)
     squares.push_back(!each.defined() ? 0.0 : with_elements(each, [&](const auto* values) {
       return squares_of(values, each.numel(), sample_);

@@ -12,7 +12,8 @@ namespace {
 constexpr std::array<std::int64_t, 8> widths = {1, 4, 8, 16, 24, 32, 64, 128};
 
 double ceiling(std::int64_t x, std::int64_t width) {
-  return static_cast<double>((x + width - 1) / width);
+  const std::int64_t steps = (x + width - 1) / width;
+  return static_cast<double>(steps);
 }
 
 /// Solves a symmetric system of at most three equations; nothing where it is singular.

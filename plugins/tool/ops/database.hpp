@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "machine.hpp"
@@ -15,7 +17,10 @@ namespace ops {
 struct Conditions {
   bool keeps_pages = true;  ///< the allocator keeps freed pages
   bool flushes = false;     ///< caches have other data before each call
-  auto operator<=>(const Conditions&) const = default;
+  bool operator==(const Conditions& other) const = default;
+  bool operator<(const Conditions& other) const {
+    return std::pair(keeps_pages, flushes) < std::pair(other.keeps_pages, other.flushes);
+  }
 };
 
 struct Row {

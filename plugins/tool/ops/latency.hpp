@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "../../model/trees/booster.hpp"
 #include "operator.hpp"
-#include "plugins/model/trees/booster.hpp"
 
 namespace ops {
 

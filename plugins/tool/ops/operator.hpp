@@ -1,9 +1,9 @@
 // A point of the sweeps: an operator, or a block of several, with its shape and how it is run.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <trainyard/graph/graph.hpp>
@@ -22,7 +22,11 @@ struct Operator {
   std::int64_t threads = 1;
 
   bool depthwise() const { return op == "conv" && groups > 1 && groups == in; }
-  auto operator<=>(const Operator&) const = default;
+  auto all() const {
+    return std::tie(op, batch, size, in, out, kernel, stride, groups, type, phase, library, threads);
+  }
+  bool operator==(const Operator& other) const { return all() == other.all(); }
+  bool operator<(const Operator& other) const { return all() < other.all(); }
 };
 
 /// Operators and activations that a network has as nodes, and blocks of several.
