@@ -179,10 +179,15 @@ class OwnTable(HostTest):
         text = TABLE.replace('loss]\ntype = "cross_entropy"', 'loss]\ntype = "mse"').replace("8, 3]", "8, 1]").replace(
             "[data]", '[data]\ntask = "regression"\ntarget = "income"\nstandardize_target = true').replace('type = "accuracy"', 'type = "mae"').replace(
             "layers = [6", "layers = [8")
-        self.assertLess(self.train(text)["metrics"]["val/loss"], 10)
-        self.write("new.csv", table(11))
-        values = [float(row["value"]) for row in self.rows(self.predict("new.csv").stdout)]
-        self.assertTrue(all(950 < value < 1060 for value in values), values)
+        table_of = text.partition("[data]\n")[2].partition("train = {")[0]
+        within = text.replace(table_of, 'type = "excluding"\nof = [{ path = "train.csv", ' + table_of.strip().replace("\n", ", ") + " }]\n").replace(
+            'path = "train.csv", batch', "batch").replace('path = "val.csv", ', "")
+        for name, run in (("csv", text), ("csv within another dataset", within)):
+            with self.subTest(name):
+                self.assertLess(self.train(run, "--overwrite")["metrics"]["val/loss"], 10)
+                self.write("new.csv", table(11))
+                values = [float(row["value"]) for row in self.rows(self.predict("new.csv").stdout)]
+                self.assertTrue(all(950 < value < 1060 for value in values), values)
 
     def test_one_class_alone_is_warned_of_before_anything_is_trained(self):
         text = TABLE.replace("[6, 8, 3]", "[6, 8, 1]")

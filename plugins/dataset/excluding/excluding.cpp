@@ -8,6 +8,7 @@
 #include <trainyard/host.hpp>
 #include <trainyard/learns.hpp>
 #include <trainyard/linked_samples.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
 #include <trainyard/new_data.hpp>
 #include <trainyard/staged_dataset.hpp>
 
@@ -19,7 +20,11 @@ namespace {
 using namespace trainyard;
 using Samples = std::vector<std::int64_t>;
 
-class Excluding final : public StagedDataset, public Learns, public LinkedSamples, public ReadsNewData {
+class Excluding final : public StagedDataset,
+                        public Learns,
+                        public LinkedSamples,
+                        public ReadsNewData,
+                        public ScalesTargets {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -94,6 +99,11 @@ class Excluding final : public StagedDataset, public Learns, public LinkedSample
   std::vector<std::string> class_names() const override {
     const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
     return reader != nullptr ? reader->class_names() : std::vector<std::string>();
+  }
+
+  std::pair<double, double> target_scale() const override {
+    const auto* const scales = dynamic_cast<const ScalesTargets*>(made_.get());
+    return scales != nullptr ? scales->target_scale() : std::pair(1.0, 0.0);
   }
 
   // For a cache around it.

@@ -15,7 +15,7 @@ namespace {
 
 using trainyard::RandomStream;
 
-constexpr std::int64_t features = 18;
+constexpr std::int64_t features = 26;
 constexpr std::size_t ensemble = 4;
 constexpr int rounds = 500;
 
@@ -67,7 +67,15 @@ std::array<float, features> features_of(const Operator& p, std::int64_t width) {
           f(static_cast<double>(p.out % remainder)),
           f(std::fmod(edge(p) * edge(p), 16.0)),
           f(std::log(whole / (area * in + weights + edge(p) * edge(p) * out))),  // reuse
-          f(plain / whole)};
+          f(plain / whole),
+          f(in),
+          f(out),
+          f(padded(p.in, width)),
+          f(padded(p.out, width)),
+          f(edge(p)),
+          f(std::fmod(edge(p), 8.0)),
+          f(in * static_cast<double>(p.kernel * p.kernel)),  // the inner length of a matrix product
+          f(std::fmod(in * static_cast<double>(p.kernel * p.kernel), static_cast<double>(remainder)))};
 }
 
 at::Tensor matrix_of(const std::vector<Operator>& points, std::int64_t width) {
