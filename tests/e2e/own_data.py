@@ -179,9 +179,7 @@ class OwnTable(HostTest):
         text = TABLE.replace('loss]\ntype = "cross_entropy"', 'loss]\ntype = "mse"').replace("8, 3]", "8, 1]").replace(
             "[data]", '[data]\ntask = "regression"\ntarget = "income"\nstandardize_target = true').replace('type = "accuracy"', 'type = "mae"').replace(
             "layers = [6", "layers = [8")
-        table_of = text.partition("[data]\n")[2].partition("train = {")[0]
-        within = text.replace(table_of, 'type = "excluding"\nof = [{ path = "train.csv", ' + table_of.strip().replace("\n", ", ") + " }]\n").replace(
-            'path = "train.csv", batch', "batch").replace('path = "val.csv", ', "")
+        within = excluding(text.replace('path = "train.csv", ', "").replace('path = "val.csv", ', "").replace("[data]", '[data]\npath = "train.csv"'))
         for name, run in (("csv", text), ("csv within another dataset", within)):
             with self.subTest(name):
                 self.assertLess(self.train(run, "--overwrite")["metrics"]["val/loss"], 10)
@@ -349,6 +347,16 @@ def of_csv(test, nonsense):
         "[data]", '[data]\npath = "data.csv"')
 
 
+def excluding(text):
+    """The same run with its dataset within another one."""
+    table_of = text.partition("[data]\n")[2].partition("train = {")[0]
+    return text.replace(table_of, 'type = "excluding"\nof = [{ ' + table_of.strip().replace("\n", ", ") + " }]\n")
+
+
+def of_excluding(test, nonsense):
+    return excluding(of_csv(test, nonsense))
+
+
 def of_csv_without_header(test, nonsense):
     text = of_csv(test, nonsense)
     test.write("data.csv", (test.folder / "data.csv").read_text().partition("\n")[2])
@@ -468,6 +476,7 @@ class Leaks(HostTest):
         "csv, a fold": (of_csv, SAID.format("never", "in line {line}"), FOLD),
         "csv without a header": (of_csv_without_header, SAID.format("never", "in line 1"), FIRST),
         "csv for regression": (of_csv_for_regression, '"job": 5 rows have levels that the training split does not have', FRACTION),
+        "excluding": (of_excluding, SAID.format("never", "in line 47"), LAST),
         "text of characters": (of_text("char", (RHYME * 8)[:401], "\u00e9", ""),
                                "does not have the characters '\u00e9' (35 times, first at byte 361)", LAST),
         "text of words": (of_text("word", RHYME.replace(",", "").split() * 32, "plugh", " "), "become <unk>", FIRST),
