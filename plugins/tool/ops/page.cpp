@@ -83,7 +83,7 @@ std::string pattern_text(const Curve& curve, double jump_threshold) {
     text = curve.size() < 8 ? "too few points for a staircase" : "no staircase";
   }
   std::string jumps, cliffs;
-  for (const Jump& each : jumps_of(curve, fit, jump_threshold))
+  for (const Jump& each : curve.size() < 8 ? std::vector<Jump>() : jumps_of(curve, fit, jump_threshold))
     (each.explained ? jumps : cliffs) += printed(" %ld (%.2f)", static_cast<long>(each.x), each.ratio);
   if (!jumps.empty()) text += "; jumps at" + jumps;
   if (!cliffs.empty()) text += "; cliffs at" + cliffs;

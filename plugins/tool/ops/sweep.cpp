@@ -106,7 +106,7 @@ std::vector<Sweep> dimension_sweeps(std::int64_t threads, bool flushes) {
   sweeps.push_back(over("large", "size", base, {112, 224}, set_size));
   sweeps.push_back(over("kernel", "kernel", base, kernels, set_kernel));
   sweeps.push_back(over("kernel_depthwise", "kernel", depthwise(base), kernels, set_kernel));
-  sweeps.push_back(over("stride", "stride", {.size = 56}, strides, set_stride));
+  sweeps.push_back(over("stride", "", {.size = 56}, strides, set_stride));
   sweeps.push_back(over("batch", "batch", base, batches, set_batch));
   sweeps.push_back(block_sweep(threads));
   sweeps.push_back(activation_sweep());
