@@ -20,7 +20,8 @@ constexpr std::size_t ensemble = 4;
 constexpr int rounds = 500;
 
 double padded(std::int64_t channels, std::int64_t width) {
-  return static_cast<double>((channels + width - 1) / width * width);
+  const std::int64_t whole = (channels + width - 1) / width * width;
+  return static_cast<double>(whole);
 }
 
 /// Height and width of the output.
@@ -127,6 +128,7 @@ trees::Booster grown(const at::Tensor& rows, const std::vector<double>& targets,
 
 std::vector<Operator> points_of(const std::vector<Sample>& samples) {
   std::vector<Operator> points;
+  points.reserve(samples.size());
   for (const Sample& each : samples) points.push_back(each.point);
   return points;
 }
@@ -156,6 +158,7 @@ std::vector<double> by_flops(const std::vector<Sample>& fitted, const std::vecto
   const double determinant = a * c - b * b;
   const double base = (d * c - e * b) / determinant, slope = (a * e - b * d) / determinant;
   std::vector<double> seconds;
+  seconds.reserve(asked.size());
   for (const Sample& each : asked) seconds.push_back(base + slope * work_like(each.point));
   return seconds;
 }
@@ -177,6 +180,7 @@ LatencyModel::LatencyModel(const std::vector<Sample>& samples, std::int64_t widt
     : width_(width) {
   const at::Tensor rows = matrix_of(points_of(samples), width);
   std::vector<double> targets;
+  targets.reserve(samples.size());
   for (const Sample& each : samples)
     targets.push_back(std::log(each.seconds / padded_work(each.point, width)));
   const double mean =

@@ -70,7 +70,7 @@ class Ops final : public Tool {
   void measure_sweeps(Workshop& shop, Report& report);
   void measure_one(Workshop& shop, const Sweep& sweep);
   void measure_samples(Workshop& shop, Report& report);
-  void draw(Workshop& shop, const std::string& name, Operator like, std::int64_t count);
+  void draw(Workshop& shop, const std::string& name, const Operator& like, std::int64_t count);
   void predict_the_network(Workshop& shop, Report& report);
   std::vector<Sample> samples_of(const std::string& sweep) const;
   void time_the_network(Workshop& shop, Report& report);
@@ -203,7 +203,7 @@ std::vector<Sample> Ops::samples_of(const std::string& sweep) const {
 }
 
 /// Draws and times points at random that are like one but for their shape.
-void Ops::draw(Workshop& shop, const std::string& name, Operator like, std::int64_t count) {
+void Ops::draw(Workshop& shop, const std::string& name, const Operator& like, std::int64_t count) {
   constexpr std::int64_t together =
       100;  // so many are timed in the same rounds, and kept when a signal comes
   const std::string op = like.depthwise() ? "depthwise" : like.op;
