@@ -7,13 +7,11 @@
 #include <trainyard/helpers/rank_folder.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/keeps_data.hpp>
-#include <trainyard/learns.hpp>
-#include <trainyard/mixins/scales_targets.hpp>
-#include <trainyard/new_data.hpp>
 #include <trainyard/ranks.hpp>
 #include <trainyard/staged_dataset.hpp>
 #include <trainyard/state.hpp>
 
+#include "../around.hpp"
 #include "disk_level.hpp"
 #include "memory_level.hpp"
 #include "owners.hpp"
@@ -24,11 +22,7 @@ using namespace trainyard;
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-class Cache final : public Dataset,
-                    public KeepsFolders,
-                    public Learns,
-                    public ReadsNewData,
-                    public ScalesTargets {
+class Cache final : public Dataset, public KeepsFolders, public datasets::AroundAnother {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -61,19 +55,17 @@ class Cache final : public Dataset,
   void open(const std::string& split) override {
     if (options_.disk.empty() && options_.memory_budget == 0)
       throw ConfigError("memory_budget = 0 and no disk: the cache would keep nothing; give it one of them");
-    if (options_.of.tables.size() != 1)
-      throw ConfigError("of has " + std::to_string(options_.of.tables.size()) + " datasets: give one");
-    made_ = std::move(make_plugins(host(), options_.of).front());
-    source_ = dynamic_cast<const StagedDataset*>(made_.get());
+    make_within(host(), options_.of);
+    source_ = within_as<const StagedDataset>();
     if (source_ == nullptr)
-      throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
+      throw ConfigError("of: the dataset \"" + type_within() +
                         "\" does not tell apart what can be kept of a sample and what is random "
                         "(StagedDataset): take it without a cache");
-    if (auto* const learns = dynamic_cast<Learns*>(made_.get())) {
+    if (auto* const learns = within_as<Learns>()) {
       if (taken_) learns->set_taken(taken_);
       if (learned_) learns->use(*learned_);
     }
-    made_->open(split);
+    within().open(split);
     split_ = split;
     name_ = name_of(source_->source());
     if (!options_.disk.empty())
@@ -85,33 +77,9 @@ class Cache final : public Dataset,
     share_with_ranks();
   }
 
-  /// All that is of the dataset within.
-  Table learned() const override {
-    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
-    return learns != nullptr ? learns->learned() : Table();
-  }
   void use(const Table& learned) override { learned_ = learned; }
   std::vector<std::string> kept_folders() const override { return {"disk"}; }
   void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
-  std::vector<std::int64_t> ungraded() const override {
-    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
-    return learns != nullptr ? learns->ungraded() : std::vector<std::int64_t>();
-  }
-  std::unique_ptr<NewData> read_new(const std::string& path) const override {
-    if (const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get()))
-      return reader->read_new(path);
-    throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
-                      "\" cannot read data that is not the run's");
-  }
-  std::vector<std::string> class_names() const override {
-    const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
-    return reader != nullptr ? reader->class_names() : std::vector<std::string>();
-  }
-
-  std::pair<double, double> target_scale() const override {
-    const auto* const scales = dynamic_cast<const ScalesTargets*>(made_.get());
-    return scales != nullptr ? scales->target_scale() : std::pair(1.0, 0.0);
-  }
 
   std::int64_t size() const override { return source_->size(); }
   BatchSchema schema() const override { return source_->schema(); }
@@ -222,7 +190,6 @@ class Cache final : public Dataset,
   }
 
   Options options_;
-  std::unique_ptr<Dataset> made_;
   const StagedDataset* source_ = nullptr;  ///< the same
   std::optional<Table> learned_;           ///< for it
   TakenSamples taken_;                     ///< for it; empty: all samples

@@ -5,13 +5,10 @@
 #include <memory>
 #include <optional>
 
-#include <trainyard/host.hpp>
-#include <trainyard/learns.hpp>
 #include <trainyard/linked_samples.hpp>
-#include <trainyard/mixins/scales_targets.hpp>
-#include <trainyard/new_data.hpp>
 #include <trainyard/staged_dataset.hpp>
 
+#include "../around.hpp"
 #include "../by_row.hpp"
 #include "lib/fnv1a.hpp"
 
@@ -20,11 +17,7 @@ namespace {
 using namespace trainyard;
 using Samples = std::vector<std::int64_t>;
 
-class Excluding final : public StagedDataset,
-                        public Learns,
-                        public LinkedSamples,
-                        public ReadsNewData,
-                        public ScalesTargets {
+class Excluding final : public StagedDataset, public LinkedSamples, public datasets::AroundAnother {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -43,38 +36,34 @@ class Excluding final : public StagedDataset,
   explicit Excluding(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override {
-    if (options_.of.tables.size() != 1)
-      throw ConfigError("of has " + std::to_string(options_.of.tables.size()) + " datasets: give one");
-    made_ = std::move(make_plugins(host(), options_.of).front());
+    make_within(host(), options_.of);
     trains_ = split == "train" && !options_.exclude.empty();
     if (trains_) read_flags();
-    if (auto* const learns = dynamic_cast<Learns*>(made_.get())) {
+    if (auto* const learns = within_as<Learns>()) {
       if (taken_ || trains_) learns->set_taken([this](std::int64_t size) { return left(size); });
       if (learned_) learns->use(*learned_);
     }
-    made_->open(split);
+    within().open(split);
     if (trains_) tell(taken(size()).size() - left(size()).size());
   }
 
-  std::int64_t size() const override { return made_->size(); }
-  BatchSchema schema() const override { return made_->schema(); }
-  Samples labels() const override { return made_->labels(); }
+  std::int64_t size() const override { return within().size(); }
+  BatchSchema schema() const override { return within().schema(); }
+  Samples labels() const override { return within().labels(); }
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
-    return made_->read(indices, context);
+    return within().read(indices, context);
   }
 
   void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
   Samples ungraded() const override {
-    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
-    Samples both, others = learns != nullptr ? learns->ungraded() : Samples();
-    std::ranges::set_union(others, flagged_, std::back_inserter(both));
+    Samples both;
+    std::ranges::set_union(AroundAnother::ungraded(), flagged_, std::back_inserter(both));
     return both;
   }
   /// What the dataset within learned, and which rows it did not learn from.
   Table learned() const override {
     Table table;
-    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
-    table.set("of", learns != nullptr ? learns->learned() : Table());
+    table.set("of", AroundAnother::learned());
     table.set("left_out", digest_of(flagged_));
     return table;
   }
@@ -88,24 +77,9 @@ class Excluding final : public StagedDataset,
   }
 
   std::string parted_by() const override {
-    const auto* const linked = dynamic_cast<const LinkedSamples*>(made_.get());
+    const auto* const linked = within_as<const LinkedSamples>();
     return linked != nullptr ? linked->parted_by() : std::string();
   }
-  std::unique_ptr<NewData> read_new(const std::string& path) const override {
-    if (const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get()))
-      return reader->read_new(path);
-    throw ConfigError("of: the dataset \"" + type() + "\" cannot read data that is not the run's");
-  }
-  std::vector<std::string> class_names() const override {
-    const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
-    return reader != nullptr ? reader->class_names() : std::vector<std::string>();
-  }
-
-  std::pair<double, double> target_scale() const override {
-    const auto* const scales = dynamic_cast<const ScalesTargets*>(made_.get());
-    return scales != nullptr ? scales->target_scale() : std::pair(1.0, 0.0);
-  }
-
   // For a cache around it.
   std::string source() const override { return staged().source(); }
   std::string decoding() const override { return staged().decoding(); }
@@ -126,10 +100,9 @@ class Excluding final : public StagedDataset,
     for (std::int64_t i = 0; i < rows_; ++i)
       if (flags[static_cast<std::size_t>(i)] == 1.0) flagged_.push_back(i);
   }
-  std::string type() const { return options_.of.tables.front().find("type")->as<std::string>(); }
   const StagedDataset& staged() const {
-    if (const auto* const staged = dynamic_cast<const StagedDataset*>(made_.get())) return *staged;
-    throw ConfigError("of: the dataset \"" + type() +
+    if (const auto* const staged = within_as<const StagedDataset>()) return *staged;
+    throw ConfigError("of: the dataset \"" + type_within() +
                       "\" does not tell apart what can be kept of a sample and what is random "
                       "(StagedDataset): take it without a cache");
   }
@@ -169,7 +142,6 @@ class Excluding final : public StagedDataset,
   }
 
   Options options_;
-  std::unique_ptr<Dataset> made_;
   bool trains_ = false;
   std::int64_t rows_ = 0;         ///< of the file, where the split is for training
   Samples flagged_;               ///< in it, ascending
