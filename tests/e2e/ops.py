@@ -76,6 +76,15 @@ class Ops(HostTest):
         for text in facts["not applied"]:
             self.assertIn("change it by hand", text)
 
+    def test_a_network_whose_dropout_computes_layers_is_timed_without_it(self):
+        text = SMALL.replace("layers = [8, 16, 3]", 'layers = [8, 16, 3]\ndropout = { type = "blockwise", p = 0.5 }')
+        self.write("run.toml", text)
+        facts = self.report()["facts"]
+        self.assertEqual(facts["network"], "timed without its dropout")
+        self.assertGreater(facts["network, training us"], 0)
+        self.write("run.toml", SMALL)
+        self.assertNotIn("network", self.report()["facts"])
+
     def test_it_leaves_nothing_in_the_run(self):
         self.write("run.toml", SMALL)
         subprocess.run(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(), check=True, timeout=120)

@@ -359,6 +359,22 @@ TEST_CASE("advice is written into the options that hold the widths, and said whe
   CHECK(apply(config, widths, {}, Advice::Kind::faster).text.empty());
 }
 
+TEST_CASE("what comes first in a network is an operator that runs in training", "[ops]") {
+  BatchSchema schema;
+  schema.has_target = false;
+  FieldSchema input;
+  input.name = "x";
+  input.shape = {3, 8, 8};
+  schema.inputs = {input};
+  GraphBuilder b(schema, 1);
+  const ValueId x = b.conv2d(b.batch_norm(b.input(0), "norm"), "conv", 4, {});
+  GraphNetwork network(b.finish(x));
+  NodeTimes norm{.point = operator_of(*network.graph(), network.graph()->nodes[0], 2), .first = true};
+  CHECK_NOTHROW(prepare(in_training(norm)).call());
+  norm.point = Operator{};
+  CHECK(in_training(norm).phase == "first");
+}
+
 TEST_CASE("ranks agree, disagree, and do neither", "[ops]") {
   CHECK(rank_correlation({1, 2, 3}, {10, 20, 30}) == 1.0);
   CHECK(rank_correlation({1, 2, 3}, {3, 2, 1}) == -1.0);

@@ -1,7 +1,6 @@
 #include "advice.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <set>
@@ -87,9 +86,7 @@ std::vector<Operator> points_of(const Width& width, const NetworkTimes& times, s
   const auto add = [&](std::size_t node, bool makes, bool reads, bool passes, std::int64_t each) {
     const NodeTimes& of = times.nodes[node];
     if (!of.point) return;  // views and dropouts, of which there is none among the sweeps
-    Operator point = with_channels(*of.point, makes, reads, passes, channels, each);
-    point.phase = of.first ? "first" : "training";
-    points.push_back(point);
+    points.push_back(with_channels(in_training(of), makes, reads, passes, channels, each));
   };
   const auto reads = [&](std::size_t node) {
     return std::find_if(width.readers.begin(), width.readers.end(),
@@ -111,8 +108,7 @@ std::vector<Operator> layers_of(const NetworkTimes& times) {
   std::vector<Operator> layers;
   for (const NodeTimes& each : times.nodes) {
     if (!each.point || (each.point->op != "conv" && each.point->op != "linear")) continue;
-    layers.push_back(*each.point);
-    layers.back().phase = each.first ? "first" : "training";
+    layers.push_back(in_training(each));
   }
   return layers;
 }
@@ -128,7 +124,7 @@ std::vector<Width> widths_of(const Graph& graph) {
     const auto found = per_channel.find(id);
     return found == per_channel.end() ? std::int64_t{1} : found->second;
   };
-  const auto is_layer = [&](const Node& node) {
+  const auto is_layer = [](const Node& node) {
     return (node.op == "Conv" && node.integer("group", 1) == 1) || node.op == "Gemm";
   };
   for (const Node& node : graph.nodes) {
@@ -207,7 +203,7 @@ Advised advise(const Graph& graph, const NetworkTimes& times, const Rounds& roun
     return seconds;
   };
 
-  Advised advised{.widths = widths.size()};
+  Advised advised{.widths = widths.size(), .noisy = noisy(timings)};
   for (Operator point : layers) {
     const double single = seconds_of(point);
     point.type = "bf16";

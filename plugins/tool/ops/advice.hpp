@@ -46,6 +46,7 @@ std::string text_of(const Advice& advice);
 struct Advised {
   std::vector<Advice> advice;  ///< the most saved first
   std::size_t widths = 0;      ///< that were timed
+  bool noisy = false;          ///< medians are far from the least
   double bf16_gain = 0.0;      ///< saved where convolutions and linear layers compute in bf16
 };
 

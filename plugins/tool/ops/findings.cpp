@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -47,15 +46,8 @@ void decide(Finding& finding, double value) {
 
 Finding staircase(const Database& database) {
   Finding finding{
-      "H1",
-      "time over output channels is a staircase of the vector width",
-      "time of the first channel of a step over that of the last channel before it, mean of the steps",
-      0.0,
-      1.05,
-      false,
-      false,
-      "",
-      ""};
+      "H1", "time over output channels is a staircase of the vector width",
+      "time of the first channel of a step over that of the last channel before it, mean of the steps", 1.05};
   Sweep sweep{"cout", "cout", {}, {}};
   const Curve curve = curve_of(database, sweep);
   const Staircase fit = fit_staircase(curve);
@@ -84,15 +76,8 @@ Finding staircase(const Database& database) {
 }
 
 Finding kernels(const Database& database) {
-  Finding finding{"H2",
-                  "time does not grow as the square of the kernel",
-                  "largest factor between the rates of 3x3 and of another dense kernel",
-                  0.0,
-                  1.25,
-                  false,
-                  false,
-                  "",
-                  ""};
+  Finding finding{"H2", "time does not grow as the square of the kernel",
+                  "largest factor between the rates of 3x3 and of another dense kernel", 1.25};
   double most = 0.0;
   const auto rows = rows_of(database, "kernel");
   const Row* three = named(rows, "conv");
@@ -112,15 +97,8 @@ Finding kernels(const Database& database) {
 }
 
 Finding reuse(const Database& database) {
-  Finding finding{"H3",
-                  "operators with little reuse of data have far lower rates",
-                  "rate of a dense 3x3 layer over the best of depthwise and squeeze-excite",
-                  0.0,
-                  2.0,
-                  false,
-                  false,
-                  "",
-                  ""};
+  Finding finding{"H3", "operators with little reuse of data have far lower rates",
+                  "rate of a dense 3x3 layer over the best of depthwise and squeeze-excite", 2.0};
   const auto rows = rows_of(database, "block");
   const Row *dense = named(rows, "conv"), *depth = named(rows, "conv", 64),
             *excite = named(rows, "squeeze_excite");
@@ -137,15 +115,8 @@ Finding reuse(const Database& database) {
 }
 
 Finding activations_differ(const Database& database) {
-  Finding finding{"H4",
-                  "activations differ by an order of magnitude",
-                  "slowest activation over the fastest",
-                  0.0,
-                  10.0,
-                  false,
-                  false,
-                  "",
-                  ""};
+  Finding finding{"H4", "activations differ by an order of magnitude", "slowest activation over the fastest",
+                  10.0};
   auto rows = rows_of(database, "activation");
   if (rows.size() < 2) return finding;
   std::sort(rows.begin(), rows.end(),
@@ -159,15 +130,9 @@ Finding activations_differ(const Database& database) {
 }
 
 Finding movement(const Database& database) {
-  Finding finding{"H5",
-                  "operators that move data cost more than their arithmetic says",
+  Finding finding{"H5", "operators that move data cost more than their arithmetic says",
                   "time of a shuffle, which computes nothing, over that of as much depthwise convolution",
-                  0.0,
-                  0.1,
-                  false,
-                  false,
-                  "",
-                  ""};
+                  0.1};
   const auto rows = rows_of(database, "block");
   const Row *depth = named(rows, "conv", 64), *shuffle = named(rows, "shuffle");
   if (depth == nullptr || shuffle == nullptr) return finding;
@@ -184,15 +149,8 @@ Finding movement(const Database& database) {
 }
 
 Finding formats_differ(const Database& database) {
-  Finding finding{"H6",
-                  "the gain of a low precision varies by operator",
-                  "largest gain of a format within a library over its smallest",
-                  0.0,
-                  1.5,
-                  false,
-                  false,
-                  "",
-                  ""};
+  Finding finding{"H6", "the gain of a low precision varies by operator",
+                  "largest gain of a format within a library over its smallest", 1.5};
   const auto rows = rows_of(database, "type");
   double most = 0.0;
   for (const char* library : {"libtorch", "onednn"})
@@ -226,17 +184,10 @@ Finding formats_differ(const Database& database) {
 }
 
 Finding ranks_differ(const Database& database) {
-  Finding finding{"H7",
-                  "platforms rank networks differently: ranks by multiply-adds are not portable",
+  Finding finding{"H7", "platforms rank networks differently: ranks by multiply-adds are not portable",
                   "1 - Kendall's correlation of ranks by multiply-adds and by time, of the blocks that "
                   "compute, forward on one thread",
-                  0.0,
-                  0.1,
-                  false,
-                  false,
-                  "",
-                  ""};
-  std::map<std::string, std::vector<double>> by_platform;
+                  0.1};
   const auto listed = [&](const std::string& phase, std::int64_t threads) {
     std::vector<double> times;
     for (const Row* row : database.of_sweep("block"))

@@ -13,8 +13,8 @@ struct Finding {
   std::string name;       ///< "H1"
   std::string statement;  ///< what would hold
   std::string statistic;  ///< what is looked at, in words
+  double bound = 0.0;     ///< it holds from here on
   double value = 0.0;
-  double bound = 0.0;    ///< it holds from here on
   bool decided = false;  ///< the sweeps that it needs are there
   bool holds = false;
   std::string numbers;  ///< those behind it

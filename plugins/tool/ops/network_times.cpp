@@ -37,30 +37,14 @@ bool set_image(Operator& point, const Shape& shape, std::int64_t batch) {
   return true;
 }
 
-bool set_window(Operator& point, const Node& node, std::int64_t padding) {
+bool set_window(Operator& point, const Node& node) {
   std::int64_t kernel = 1, stride = 1, pads = 0, dilation = 1;
   if (!uniform(node.integers("kernel_shape", {}), kernel) || !uniform(node.integers("strides", {}), stride) ||
       !uniform(node.integers("pads", {}), pads) || !uniform(node.integers("dilations", {}), dilation))
     return false;
   point.kernel = kernel;
   point.stride = stride;
-  return dilation == 1 && pads == (padding < 0 ? (kernel - 1) / 2 : padding);
-}
-
-const std::map<std::string, std::string, std::less<>>& plain_names() {
-  static const std::map<std::string, std::string, std::less<>> names = {{"Relu", "relu"},
-                                                                        {"LeakyRelu", "leaky_relu"},
-                                                                        {"HardSwish", "hard_swish"},
-                                                                        {"HardSigmoid", "hard_sigmoid"},
-                                                                        {"Elu", "elu"},
-                                                                        {"Gelu", "gelu"},
-                                                                        {"Sigmoid", "sigmoid"},
-                                                                        {"Tanh", "tanh"},
-                                                                        {"Mish", "mish"},
-                                                                        {"Softplus", "softplus"},
-                                                                        {"BatchNormalization", "batch_norm"},
-                                                                        {"GlobalAveragePool", "global_pool"}};
-  return names;
+  return dilation == 1 && pads == (node.op == "AveragePool" ? 0 : (kernel - 1) / 2);
 }
 
 /// A node with inputs of its own, as the pass of the network gave them.
@@ -194,18 +178,17 @@ std::optional<Operator> operator_of(const Graph& graph, const Node& node, std::i
     const Shape& weight = shape_of(graph, node.inputs[1]);
     point.out = weight[0];
     point.groups = node.integer("group", 1);
-    point.kernel = weight[2];
-    if (weight[2] != weight[3] || !set_window(point, node, -1)) return std::nullopt;
+    if (weight[2] != weight[3] || !set_window(point, node)) return std::nullopt;
     point.kernel = weight[2];
     return point;
   }
-  if (const auto found = plain_names().find(node.op); found != plain_names().end()) {
-    point.op = found->second;
+  if (const std::string name = name_of(node.op); !name.empty()) {
+    point.op = name;
     return point;
   }
   if (node.op == "MaxPool" || node.op == "AveragePool") {
     point.op = node.op == "MaxPool" ? "max_pool" : "average_pool";
-    if (!set_window(point, node, node.op == "MaxPool" ? -1 : 0)) return std::nullopt;
+    if (!set_window(point, node)) return std::nullopt;
     return point;
   }
   if ((node.op == "Add" && shape_of(graph, node.inputs[1]) == input)) {
@@ -213,6 +196,12 @@ std::optional<Operator> operator_of(const Graph& graph, const Node& node, std::i
     return point;
   }
   return std::nullopt;
+}
+
+Operator in_training(const NodeTimes& node) {
+  Operator point = *node.point;
+  point.phase = node.first && (point.op == "conv" || point.op == "linear") ? "first" : "training";
+  return point;
 }
 
 NetworkTimes time_network(GraphNetwork& network, const Batch& batch, const Rounds& rounds,
@@ -241,6 +230,7 @@ NetworkTimes time_network(GraphNetwork& network, const Batch& batch, const Round
 
   const std::vector<Timing> timings = time_calls(calls, rounds, process_clock(), random, stop);
   if (timings.empty()) return {};
+  times.noisy = noisy(timings);
   for (std::size_t i = 0; i < times.nodes.size(); ++i) {
     times.nodes[i].measured = {timings[2 * i].least, timings[2 * i + 1].least};
     times.sum.forward += times.nodes[i].measured.forward;
@@ -255,9 +245,7 @@ void predict(NetworkTimes& times, const Latencies& latencies) {
   times.without_prediction = 0;
   for (NodeTimes& node : times.nodes) {
     if (node.point) {
-      Operator training = *node.point;
-      training.phase = node.first ? "first" : "training";
-      const auto forward = latencies.seconds(*node.point), both = latencies.seconds(training);
+      const auto forward = latencies.seconds(*node.point), both = latencies.seconds(in_training(node));
       if (forward && both) node.predicted = Seconds{*forward, *both};
     }
     const Seconds& best = node.predicted ? *node.predicted : node.measured;

@@ -26,12 +26,17 @@ struct NodeTimes {
   std::optional<Seconds> predicted;
 };
 
+/// Returns what a node is in a training pass; only layers with weights save something where nobody wants the gradient of
+/// their input. The node is an operator of the sweeps.
+Operator in_training(const NodeTimes& node);
+
 struct NetworkTimes {
   std::vector<NodeTimes> nodes;  ///< in the order of the graph
   Seconds measured;              ///< of the whole network
   Seconds sum;                   ///< of the nodes, each by itself
   Seconds predicted;             ///< sum of predictions; a node without one has its own time
   std::size_t without_prediction = 0;
+  bool noisy = false;  ///< medians are far from the least
 };
 
 /// Returns the operator that a node is for a batch of that size, or nothing where the sweeps have none like it.

@@ -89,6 +89,14 @@ const std::vector<std::string>& blocks() {
   return names;
 }
 
+std::string name_of(const std::string& onnx) {
+  if (onnx == "BatchNormalization") return "batch_norm";
+  if (onnx == "GlobalAveragePool") return "global_pool";
+  for (const auto& [name, activation] : by_name())
+    if (activation.op == onnx) return name;
+  return "";
+}
+
 Graph graph_of(const Operator& p) {
   BatchSchema schema;
   schema.has_target = false;

@@ -33,6 +33,9 @@ struct Operator {
 const std::vector<std::string>& activations();
 const std::vector<std::string>& blocks();
 
+/// Returns the name of an operator of ONNX that has no more than a size: "relu" for "Relu"; empty for others.
+std::string name_of(const std::string& onnx);
+
 /// Returns it as a network: fp32, or what `type` says. Throws ConfigError for a name or a shape that there is not.
 trainyard::Graph graph_of(const Operator& point);
 

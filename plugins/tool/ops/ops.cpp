@@ -257,8 +257,7 @@ void Ops::predict_the_network(Workshop& shop, Report& report) {
   std::map<std::string, Operator> families;
   for (const NodeTimes& each : times.nodes) {
     if (!each.point) continue;
-    Operator training = *each.point;
-    training.phase = each.first ? "first" : "training";
+    const Operator training = in_training(each);
     families.emplace(family_of(*each.point), *each.point);
     families.emplace(family_of(training), training);
   }
@@ -278,14 +277,16 @@ void Ops::predict_the_network(Workshop& shop, Report& report) {
 }
 
 void Ops::time_the_network(Workshop& shop, Report& report) {
-  auto* network = dynamic_cast<GraphNetwork*>(&shop.network());
-  if (network == nullptr) {
+  auto* const own = dynamic_cast<GraphNetwork*>(&shop.network());
+  if (own == nullptr) {
     report.facts.emplace_back("network", "not timed: it has no graph");
     return;
   }
+  // A dropout may compute layers itself; the twin, on the same weights, has none.
+  const std::unique_ptr<Network> twin = own->twin();
+  auto* const network = dynamic_cast<GraphNetwork*>(twin.get());
+  if (own->has_dropout()) report.facts.emplace_back("network", "timed without its dropout");
   const Batch batch = shop.batches("train", 1).front();
-  if (batch.inputs.size() != 1 || network->has_dropout())
-    report.facts.emplace_back("network", "timed with what its dropout does");
   page_.network =
       time_network(*network, batch, rounds(), host().random("network"), [&] { return shop.stopping(); });
   if (page_.network.nodes.empty()) return;
@@ -301,6 +302,10 @@ void Ops::time_the_network(Workshop& shop, Report& report) {
   const Advised advised =
       advise(*network->graph(), times, rounds(), host().random("advice"), [&] { return shop.stopping(); });
   page_.advice = advised.advice;
+  if (times.noisy || advised.noisy) {
+    worst_.noisy = true;
+    host().log(LogLevel::warning, "the network: the machine was busy: its times are worth less");
+  }
   report.facts.emplace_back("widths timed", static_cast<std::int64_t>(advised.widths));
   report.facts.emplace_back("layers in bf16 save", advised.bf16_gain);
   Array advice;

@@ -184,7 +184,6 @@ std::int64_t value_of(const Operator& point, const std::string& dimension) {
   if (dimension == "cin") return point.in;
   if (dimension == "size") return point.size;
   if (dimension == "kernel") return point.kernel;
-  if (dimension == "stride") return point.stride;
   return point.batch;
 }
 
