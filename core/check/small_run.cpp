@@ -90,6 +90,7 @@ std::map<std::string, std::string> tables_of(const Surroundings& host) {
                                                {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
                                                {"logging", "interval = \"2ba\"\n"}};
   if (!host.executor.empty()) tables["executor"] = host.executor;
+  if (!host.transform.empty()) tables["transforms"] = host.transform;
   return tables;
 }
 
@@ -99,8 +100,10 @@ std::string toml(const std::map<std::string, std::string>& tables, const std::st
       "schema = 1\n[run]\noutput_dir = \"run\"\nseed = 5\ndeterministic = \"strict\"\n"
       "threads = { intra_op = 1, inter_op = 1 }\n"
       "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
-  for (const auto& [name, lines] : tables)
-    text += (name == list ? "[[" : "[") + name + (name == list ? "]]\n" : "]\n") + lines;
+  for (const auto& [name, lines] : tables) {
+    const bool is_list = name == list || name == "transforms";
+    text += (is_list ? "[[" : "[") + name + (is_list ? "]]\n" : "]\n") + lines;
+  }
   return text;
 }
 

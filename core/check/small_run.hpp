@@ -14,11 +14,12 @@ namespace trainyard::check {
 /// Data with a model and a loss that fit, all of shipped plugins.
 struct Surroundings {
   std::string name;
-  std::string data;           ///< lines below [data]
-  std::string model;          ///< lines below [model]
-  std::string loss;           ///< lines below [loss]
-  std::string widths;         ///< from the data's features to the model's outputs: "[16, 8, 10]"
-  std::string executor = {};  ///< lines below [executor]; empty: the run has no such table
+  std::string data;            ///< lines below [data]
+  std::string model;           ///< lines below [model]
+  std::string loss;            ///< lines below [loss]
+  std::string widths;          ///< from the data's features to the model's outputs: "[16, 8, 10]"
+  std::string executor = {};   ///< lines below [executor]; empty: the run has no such table
+  std::string transform = {};  ///< lines below [[transforms]]; likewise
 };
 const std::vector<Surroundings>& surroundings();
 

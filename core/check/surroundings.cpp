@@ -56,6 +56,8 @@ const std::vector<Surroundings>& surroundings() {
        "type = \"nll\"\n", "[2, 8, 2]"},
       {"rounds of boosting", classes("16", "10"), "type = \"trees\"\nrow_sample = 0.8\ncolumn_sample = 0.5\n",
        cross_entropy, "[16, 8, 10]", "type = \"boosting\"\n"},
+      {"weights that are sums", classes("16", "10"), mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]", "",
+       "type = \"doped\"\ntarget_cf = 2.0\n"},
   };
   return all;
 }

@@ -38,6 +38,7 @@ inline constexpr Provided provided_features[] = {
     {"tied_weights", "model", "weights that several layers share"},
     {"grows", "model", "an ensemble that grows"},
     {"sharded_rows", "model", "tables whose rows lie on different ranks"},
+    {"summed_weights", "transform", "weights that are sums of matrices"},
     {"free_rows", "dataset", "inputs without one row a sample"},
     {"momentum", "optimizer", "momentum of its own"},
     {"lazy_rows", "optimizer", "rows whose updates wait until they are read"},

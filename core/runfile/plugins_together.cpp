@@ -136,16 +136,19 @@ class Together {
   }
 
   Lack lack_of_feature(const plugins::Provided& feature, bool absent) const {
-    const PluginInUse* other = find([&](const PluginInUse& each) {
-      return each.plugin->manifest.kind == feature.kind && provides(each, feature.name) == absent;
-    });
-    if (other == nullptr) return {};
+    const auto is_one = [&](const PluginInUse& each) { return each.plugin->manifest.kind == feature.kind; };
+    const PluginInUse* other =
+        find([&](const PluginInUse& each) { return is_one(each) && provides(each, feature.name); });
+    if ((other != nullptr) != absent) return {};
+    if (!absent) other = find(is_one);
+    const bool is_list = plugins::find_kind(feature.kind)->place == plugins::KindRow::Place::list;
+    if (other == nullptr && !is_list) return {};
     const std::string kind(feature.kind), what(feature.what);
     const std::string article =
         std::string_view("aeiou").find(kind.front()) != std::string_view::npos ? "an " : "a ";
     return {article + kind + (absent ? " without " : " with ") + what,
-            named(*other) + (absent ? " has it" : " has none"),
-            "take another " + kind + ", or drop this plugin"};
+            other == nullptr ? "there is none" : named(*other) + (absent ? " has it" : " has none"),
+            (is_list ? "add such a " : "take another ") + kind + ", or drop this plugin"};
   }
 
   Lack lack_of_absence(const std::string& path) const {

@@ -31,7 +31,7 @@ class CoMatrixDropout final : public Hook {
     m.name("co_matrix")
         .version("1.0.0")
         .summary("Silences rows of the terms of weights that are sums, in training.");
-    m.needs("graph").needs("model").needs("no members").needs("steps");
+    m.needs("summed_weights").needs("model").needs("no members").needs("steps");
     m.option("p_sparse", &Options::p_sparse, "probability that a row of a sparse term is silent")
         .min(0.0)
         .below(1.0);
@@ -44,7 +44,8 @@ class CoMatrixDropout final : public Hook {
     m.option("seed", &Options::seed, "another number gives other rows").min(0);
     m.hook<&CoMatrixDropout::check>(Event::model_ready);
     m.hook<&CoMatrixDropout::check>(Event::swap_in);
-    m.hook<&CoMatrixDropout::draw>(Event::batch_start);
+    // The scales of a step are hyperparameters of it: constants of the graph, in no other region.
+    m.hook<&CoMatrixDropout::draw>(Event::batch_start).writes(Region::hyper);
     m.hook<&CoMatrixDropout::restore>(Event::batch_end);
   }
   explicit CoMatrixDropout(const Options& options) : options_(options) {}
@@ -56,7 +57,7 @@ class CoMatrixDropout final : public Hook {
           "[[transforms]] type = \"doped\"");
   }
 
-  /// The scales are constants of the graph, in no region of the training state: outside of a step they are 1.
+  /// Outside of a step all scales are 1, so that nothing that is saved or evaluated has silent rows.
   void draw(StepContext& context) {
     const std::int64_t step = context.clock().step;
     if (step >= options_.until.steps(context.scale()).value_or(Duration::most_steps)) return;

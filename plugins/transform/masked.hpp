@@ -1,16 +1,16 @@
-// Parameters of which only those elements live whose mask is 1: the others are exactly zero after every step.
+// Parameters of which ever fewer elements live: the others are exactly zero after every step. A zero is its own mask, so
+// that a checkpoint needs no other, and every executor trains what hooks left of the weights.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <trainyard/network.hpp>
 
@@ -18,64 +18,52 @@ namespace transforms {
 
 using namespace trainyard;
 
-/// Ending of the name of a parameter's mask, a buffer of its shape that holds 0 and 1.
-inline constexpr std::string_view mask_suffix = ".mask";
-
 /// Several parameters whose elements are compared with each other.
 class Masked {
  public:
-  /// Takes handles of the network's own tensors. Throws std::out_of_range where it has none of such a name.
+  /// Takes those of that name of a network, which has them.
   Masked(const Network& network, const std::vector<std::string>& names) {
-    const auto named = [](const std::vector<NamedTensor>& tensors, const std::string& name) {
-      for (const NamedTensor& each : tensors)
-        if (each.name == name) return each.tensor;
-      throw std::out_of_range(name);
-    };
-    const std::vector<NamedTensor> parameters = network.parameters(), buffers = network.buffers();
-    for (const std::string& name : names) {
-      tensors_.emplace_back(named(parameters, name), named(buffers, name + std::string(mask_suffix)));
-      size_ += tensors_.back().first.numel();
-    }
+    for (const NamedTensor& each : network.parameters())
+      if (std::ranges::find(names, each.name) != names.end()) weights_.push_back(each.tensor.detach());
+    for (const at::Tensor& weight : weights_) size_ += weight.numel();
   }
 
   std::int64_t size() const { return size_; }
 
-  /// Takes away what the optimizer's momentum and decay gave elements that no longer live.
-  void enforce() {
-    const at::AutoDispatchBelowAutograd untracked;
-    for (const auto& [weight, mask] : tensors_) weight.mul_(mask);
+  /// Notes before a step which elements live.
+  void note() {
+    alive_.clear();
+    for (const at::Tensor& weight : weights_) alive_.push_back(weight.ne(0));
   }
 
-  /// Leaves `count` of the living elements alive, those of the largest magnitude; of equal ones the first. What has died
-  /// stays dead. Does nothing where no more than that live.
+  /// Takes away after a step what the optimizer gave elements that did not live before it.
+  void enforce() {
+    for (std::size_t i = 0; i < alive_.size(); ++i) weights_[i].mul_(alive_[i]);
+  }
+
+  /// Leaves `count` of the elements, those of the largest magnitude; of equal ones the first. Does nothing where no more
+  /// than that live.
   void keep_largest(std::int64_t count) {
-    const at::AutoDispatchBelowAutograd untracked;
-    std::vector<at::Tensor> sizes, masks;
-    for (const auto& [weight, mask] : tensors_) {
-      sizes.push_back(at::where(mask.ne(0), weight.abs(), -1.0).reshape({-1}));
-      masks.push_back(mask.reshape({-1}));
-    }
+    std::vector<at::Tensor> sizes;
+    for (const at::Tensor& weight : weights_) sizes.push_back(weight.abs().reshape({-1}));
     const at::Tensor size = at::cat(sizes);
-    at::Tensor kept = at::cat(masks);
-    if (kept.count_nonzero().item<std::int64_t>() <= count) return;
-    kept.zero_();
+    if (size.count_nonzero().item<std::int64_t>() <= count) return;
+    at::Tensor kept = at::zeros_like(size, at::kBool);
     if (count > 0) {
       const at::Tensor least = std::get<0>(size.kthvalue(size.numel() - count + 1));
-      const at::Tensor above = size.gt(least);
-      kept.masked_fill_(above, 1.0);
-      const std::int64_t left = count - above.sum().item<std::int64_t>();
-      kept.index_fill_(0, size.eq(least).nonzero().flatten().slice(0, 0, left), 1.0);
+      kept.copy_(size.gt(least));
+      const std::int64_t left = count - kept.sum().item<std::int64_t>();
+      kept.index_fill_(0, size.eq(least).nonzero().flatten().slice(0, 0, left), 1);
     }
-    std::int64_t at = 0;
-    for (const auto& [weight, mask] : tensors_) {
-      mask.copy_(kept.slice(0, at, at + mask.numel()).view_as(mask));
-      weight.mul_(mask);
-      at += mask.numel();
+    std::int64_t begin = 0;
+    for (const at::Tensor& weight : weights_) {
+      weight.mul_(kept.slice(0, begin, begin + weight.numel()).view_as(weight));
+      begin += weight.numel();
     }
   }
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> tensors_;
+  std::vector<at::Tensor> weights_, alive_;  ///< the network's own, past autograd; what `note` saw
   std::int64_t size_ = 0;
 };
 

@@ -152,9 +152,9 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
     }
     if (!exchanged) alone.insert(title(file) == grower ? grower : file.manifest.kind);
   }
-  // Another model or other data does not fit what is trained, of the losses one takes ten classes, and there
-  // is one recorder. What grows is trained by one executor. None of the rest may be left out.
-  const std::set<std::string> expected = {"dataset", grower, "loss", "model", "recorder"};
+  // Another model, what another transform makes of it, or other data does not fit what is trained, of the losses one takes
+  // ten classes, and there is one recorder. What grows is trained by one executor. None of the rest may be left out.
+  const std::set<std::string> expected = {"dataset", grower, "loss", "model", "recorder", "transform"};
   CHECK(std::ranges::includes(expected, alone));
   if (tried.size() == contract::alone().size()) CHECK(alone == expected);
 }

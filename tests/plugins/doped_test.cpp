@@ -22,7 +22,7 @@
 namespace doped_test {
 
 using namespace trainyard;
-using doped::Form, doped::largest, doped::smallest, doped::Structure;
+using doped::Form, doped::largest, doped::Structure;
 
 namespace {
 
@@ -85,7 +85,7 @@ at::Tensor dense(const Tensors& all, const std::string& weight) {
     sum = at::cat(rows);
   }
   if (!all.contains(weight + ".sparse")) return sum;
-  return sum + all.at(weight + ".sparse") * all.at(weight + ".sparse.mask");
+  return sum + all.at(weight + ".sparse");
 }
 
 Batch batch_of(const at::Tensor& x) {
@@ -146,7 +146,7 @@ TEST_CASE("all structures are the dense matrix of their elements, forward and ba
           const Tensors all = tensors_of(*network);
           if (!alone) {
             const at::NoGradGuard untracked;
-            all.at("fc.weight.sparse.mask").bernoulli_(0.3);
+            all.at("fc.weight.sparse").mul_(at::rand({out, in}).lt(0.3));
           }
           const at::Tensor x = at::randn({6, in}, doubles ? at::kDouble : at::kFloat);
           const at::Tensor expected = at::linear(x, dense(all, "fc.weight"), all.at("fc.bias"));
@@ -182,25 +182,25 @@ TEST_CASE("both weights of a recurrent layer are replaced, and give what the den
 }
 
 TEST_CASE("sizes of structures are those of the paper's layers", "[doped]") {
-  const Structure medium = smallest({.form = Form::kp, .rows = 2600, .columns = 1300});
+  const Structure medium = largest({.form = Form::kp, .rows = 2600, .columns = 1300}, 3690);
   CHECK(medium.parameters() == 3690);
   CHECK(medium.most_rank() == 1040);
-  const Structure small = smallest({.form = Form::kp, .rows = 512, .columns = 256});
+  const Structure small = largest({.form = Form::kp, .rows = 512, .columns = 256}, 0);  // none is as small
   CHECK(small.parameters() == 768);
   CHECK(small.most_rank() == 256);
   CHECK(largest({.form = Form::lmf, .rows = 2600, .columns = 1300}, 2600 * 1300 / 25).rank == 34);
-  const Structure prime = smallest({.form = Form::kp, .rows = 127, .columns = 128});
-  CHECK(prime.parameters() == 255);  // 127 has no factors: (127 x 1) (x) (1 x 128), or what is as large
-  // The largest that fit, against a search over all.
-  for (const std::int64_t budget : {30, 60, 100, 400}) {
-    std::int64_t best = 0;
+  CHECK(largest({.form = Form::kp, .rows = 127, .columns = 128}, 0).parameters() ==
+        255);  // 127 has no factors
+  // Against a search over all: the highest rank that there is room for, then the most numbers.
+  for (const std::int64_t budget : {60, 100, 400}) {
+    std::pair<std::int64_t, std::int64_t> best;
     for (std::int64_t a = 1; a <= 24; ++a)
       for (std::int64_t b = 1; b <= 36; ++b)
         if (24 % a == 0 && 36 % b == 0 && a * b + 24 / a * (36 / b) <= budget)
-          best = std::max(best, a * b + 24 / a * (36 / b));
-    CHECK(largest({.form = Form::kp, .rows = 24, .columns = 36}, budget).parameters() ==
-          std::max<std::int64_t>(
-              best, best == 0 ? smallest({.form = Form::kp, .rows = 24, .columns = 36}).parameters() : 0));
+          best =
+              std::max(best, std::pair(std::min(a, b) * std::min(24 / a, 36 / b), a * b + 24 / a * (36 / b)));
+    const Structure found = largest({.form = Form::kp, .rows = 24, .columns = 36}, budget);
+    CHECK(std::pair(found.most_rank(), found.parameters()) == best);
   }
   for (const std::int64_t budget : {100, 300, 700}) {
     const Structure hmd = largest({.form = Form::hmd, .rows = 40, .columns = 20, .blocks = 4}, budget);
@@ -243,29 +243,49 @@ TEST_CASE("zeros come by the cubic profile", "[doped]") {
 }
 
 TEST_CASE("as many elements are left as were asked for, the largest, and none comes back", "[doped]") {
-  const std::unique_ptr<Network> network =
-      test::make<Transform>("prune", {})->apply(layer(6, 4), {testing::tiny_schema(), 1});
-  const Tensors all = tensors_of(*network);
-  const at::Tensor &weight = all.at("fc.weight"), &mask = all.at("fc.weight.mask");
+  const std::unique_ptr<Network> network = layer(6, 4);
   const at::NoGradGuard untracked;
+  at::Tensor weight = tensors_of(*network).at("fc.weight");
   weight.fill_(1.0);  // all equal
   weight[1][2] = -3.0;
   weight[3][5] = 0.5;
   transforms::Masked masked(*network, {"fc.weight"});
+  masked.keep_largest(24);
+  CHECK(weight.count_nonzero().item<std::int64_t>() == 24);
   masked.keep_largest(23);
   CHECK(weight[3][5].item<float>() == 0.0f);
-  CHECK(mask.sum().item<double>() == 23);
+  CHECK(weight.count_nonzero().item<std::int64_t>() == 23);
   masked.keep_largest(2);
-  CHECK(mask.sum().item<double>() == 2);
+  CHECK(weight.count_nonzero().item<std::int64_t>() == 2);
   CHECK(weight[1][2].item<float>() == -3.0f);
   CHECK(weight[0][0].item<float>() == 1.0f);  // the first of those that are equal
-  weight.fill_(7.0);
+  masked.note();
+  weight.fill_(7.0);  // as momentum would
   masked.enforce();
   CHECK(weight.count_nonzero().item<std::int64_t>() == 2);
-  masked.keep_largest(10);
-  CHECK(mask.sum().item<double>() == 2);
   masked.keep_largest(0);
   CHECK(weight.count_nonzero().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("weights are compared with those of other layers, or of their own alone", "[doped]") {
+  for (const bool global : {true, false}) {
+    testing::Made<Transform> prune(test::shipped_file("transform", "prune"),
+                                   {{"ratio", 0.5}, {"allocation", global ? "global" : "uniform"}});
+    testing::TinyRun run({.steps = 10, .lr = 0.0});
+    std::unique_ptr<Network> network =
+        prune->apply(testing::tiny_network(testing::tiny_schema()), {testing::tiny_schema(), 1});
+    const Tensors all = tensors_of(*network);
+    const at::Tensor first = all.at("fc1.weight"), second = all.at("fc2.weight");
+    {
+      const at::NoGradGuard untracked;
+      first.mul_(100.0);
+    }
+    run.use(std::move(network));
+    run.add(prune);
+    run.step(10);
+    CHECK(first.count_nonzero().item<std::int64_t>() + second.count_nonzero().item<std::int64_t>() == 28);
+    CHECK(second.count_nonzero().item<std::int64_t>() == (global ? 0 : 12));
+  }
 }
 
 TEST_CASE("what cannot be replaced is said", "[doped]") {

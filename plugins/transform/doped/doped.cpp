@@ -33,7 +33,7 @@ class Doped final : public Transform {
     m.name("doped").version("1.0.0").summary(
         "Replaces weights by sums of a structured matrix and one that becomes sparse.");
     m.needs("graph").needs("no members").needs("no sharded_rows");
-    m.needs("steps where alone = false");
+    m.needs("steps where alone = false").provides("summed_weights where alone = false");
     m.option("structure", &Options::structure,
              "kp: a Kronecker product; lmf: a product of low rank; hmd: free rows above rows of rank one");
     m.option("target_cf", &Options::target_cf,
@@ -42,14 +42,15 @@ class Doped final : public Transform {
     m.option("layers", &Options::layers,
              "names of linear and recurrent layers, * and ? allowed; of those that a pattern fits the large "
              "enough");
-    m.option(
-         "share", &Options::share,
-         "of the numbers that are left, those of the structure at most; a kp is the smallest that there is")
+    m.option("share", &Options::share,
+             "of the numbers that are left, those of the structure at most, or the smallest that there is")
         .above(0.0)
         .max(1.0);
     m.option("alone", &Options::alone, "the structure alone, with all the numbers, and nothing sparse");
     m.option("sparse", &Options::sparse, "when the other matrix loses its elements, the smallest first");
     m.hook<&Doped::find>(Event::model_ready);
+    m.hook<&Doped::find>(Event::swap_in);
+    m.hook<&Doped::note>(Event::batch_start);
     m.hook<&Doped::shrink>(Event::after_step).writes(Region::model);
   }
   explicit Doped(const Options& options) : options_(options) {}
@@ -78,11 +79,15 @@ class Doped final : public Transform {
     }
   }
 
+  void note(StepContext&) {
+    for (Sparse& each : sparse_) each.masked.note();
+  }
+
   void shrink(StepContext& context) {
     for (Sparse& each : sparse_) {
+      each.masked.enforce();
       const double zeros = each.annealed.sparsity(context.step_number());
       each.masked.keep_largest(std::llround((1.0 - zeros) * static_cast<double>(each.masked.size())));
-      each.masked.enforce();
     }
   }
 

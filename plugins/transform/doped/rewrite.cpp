@@ -7,10 +7,8 @@
 #include <utility>
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 
-#include "../masked.hpp"
 #include "lib/printed.hpp"
 
 #include <trainyard/error.hpp>
@@ -69,12 +67,8 @@ Replacement planned(const Graph& graph, std::size_t node, std::size_t input, con
   const Wanted wanted{.form = request.form, .rows = rows, .columns = columns, .blocks = gates};
   const std::int64_t budget = std::llround(static_cast<double>(rows * columns) / request.target_cf);
   Replacement made{.node = node, .input = input, .weight = value.name, .structure = {}, .nonzeros = 0};
-  if (request.alone)
-    made.structure = largest(wanted, budget);
-  else if (request.form == Form::kp)
-    made.structure = smallest(wanted);
-  else
-    made.structure = largest(wanted, std::llround(request.share * static_cast<double>(budget)));
+  made.structure =
+      largest(wanted, std::llround((request.alone ? 1.0 : request.share) * static_cast<double>(budget)));
   if (!request.alone) made.nonzeros = budget - made.structure.parameters();
   return made;
 }
@@ -187,13 +181,12 @@ class Rewriter {
   ValueId doped(const std::string& weight, const std::pair<std::string, ValueId>& term,
                 const at::Tensor& matrix) {
     const std::string name = weight + std::string(sparse_suffix);
-    const ValueId mask = value(name + std::string(transforms::mask_suffix), at::ones_like(matrix));
-    const ValueId kept = node("Mul", name + ".kept", {value(name, matrix.clone(), true), mask});
+    const ValueId sparse = value(name, matrix.clone(), true);
     const ValueId unit = value(weight + ".row_scale_unit", at::full({1}, row_scale_one, at::kInt));
     const ValueId one = node("Cast", weight + ".row_scale_one", {unit}, {{"to", std::int64_t{1}}});
     return node(
         "Add", weight + ".sum",
-        {scaled(term.second, term.first, matrix.size(0), one), scaled(kept, name, matrix.size(0), one)});
+        {scaled(term.second, term.first, matrix.size(0), one), scaled(sparse, name, matrix.size(0), one)});
   }
 
   /// Adds what a hook may scale the rows of a term by (helpers/co_matrix.hpp).

@@ -15,9 +15,9 @@ using namespace trainyard;
 
 struct Request {
   Form form = Form::kp;
-  double target_cf = 10.0;  ///< rows x columns over the numbers that are left in the end
-  double share = 0.25;      ///< of these numbers, those of K at most; of a kp the smallest that there is
-  bool alone = false;       ///< no S: K has them all
+  double target_cf = 10.0;          ///< rows x columns over the numbers that are left in the end
+  double share = 0.25;              ///< of these numbers, those of K at most
+  bool alone = false;               ///< no S: K has them all
   std::vector<std::string> layers;  ///< patterns of names of nodes
   std::uint64_t seed = 0;
 };
@@ -40,7 +40,7 @@ struct Replacement {
 std::vector<Replacement> replacements(const Graph& graph, const Request& request);
 
 /// Returns the graph with these replacements. The weight's name is that of the sum; its terms are parameters named by it,
-/// "fc1.weight.kron.left", "fc1.weight.sparse", and the buffer "fc1.weight.sparse.mask". S begins as the weight did.
+/// "fc1.weight.kron.left", "fc1.weight.sparse". S begins as the weight did.
 Graph rewritten(Graph graph, const std::vector<Replacement>& replacements, const Request& request);
 
 /// Ending of the name of S.

@@ -92,19 +92,10 @@ std::string Structure::text() const {
 
 Structure largest(const Wanted& wanted, std::int64_t budget) {
   if (wanted.form != Form::kp) return filled(wanted, budget);
-  std::vector<Structure> all = kronecker(wanted);
-  std::erase_if(all, [&](const Structure& each) { return each.parameters() > budget; });
-  if (all.empty()) return smallest(wanted);
-  return *std::ranges::max_element(all, {}, [](const Structure& each) {
-    return std::tuple(each.parameters(), each.most_rank(), -each.products());
-  });
-}
-
-Structure smallest(const Wanted& wanted) {
-  if (wanted.form != Form::kp) return filled(wanted, 0);
   const std::vector<Structure> all = kronecker(wanted);
-  return *std::ranges::max_element(all, {}, [](const Structure& each) {
-    return std::tuple(-each.parameters(), each.most_rank(), -each.products());
+  return *std::ranges::max_element(all, {}, [&](const Structure& each) {
+    const std::int64_t over = std::max<std::int64_t>(0, each.parameters() - budget);
+    return std::tuple(-over, each.most_rank(), each.parameters(), -each.products());
   });
 }
 

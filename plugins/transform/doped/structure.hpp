@@ -38,11 +38,9 @@ struct Wanted {
   std::int64_t blocks = 1;  ///< for hmd; divides the rows
 };
 
-/// Returns the structure with the most numbers that are `budget` or fewer, of several such kp the one of the highest rank,
-/// then of the fewest multiply-adds. Where none is as small, the smallest.
+/// Returns the structure of `budget` numbers at most: of lmf and hmd the largest, of kp that of the highest rank, of
+/// several such the one with the most numbers, then the fewest multiply-adds. Where none is as small, the smallest.
 Structure largest(const Wanted& wanted, std::int64_t budget);
-/// Returns the smallest, of several kp chosen as above.
-Structure smallest(const Wanted& wanted);
 
 }  // namespace doped
 

@@ -443,6 +443,7 @@ class Manifest : public Fields<Options> {
   ///   "tied_weights"     of a model: several of its layers share weights
   ///   "grows"          of a model: its networks grow (mixins/grows.hpp)
   ///   "sharded_rows"   of a model: its tables lie in parts on the ranks
+  ///   "summed_weights"  of a transform: weights that are sums of matrices (helpers/co_matrix.hpp)
   ///   "momentum"         of an optimizer: it has momentum (Optimizer::has_momentum)
   ///   "sparse_rows"      of an optimizer: it takes sparse gradients (Optimizer::step)
   ///   "lazy_rows"        of an optimizer: updates of rows wait until the rows are read
