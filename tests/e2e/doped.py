@@ -93,6 +93,20 @@ class Doped(KilledTest):
         hidden = numpy.maximum(said["input/0"] @ weight.T + all_["fc1.bias"], 0)
         numpy.testing.assert_allclose(said["output"], hidden @ all_["fc2.weight"].T + all_["fc2.bias"], rtol=1e-5, atol=1e-6)
 
+    def test_a_network_that_was_trained_dense_goes_on_doped(self):
+        """It begins as the dense network; of the other weights, `resume` takes those of the same name."""
+        dense = self.train(SMALL.replace('name = "small"', 'name = "dense"'), run="runs/dense")["metrics"]["val/loss"]
+        begun = SMALL.replace("[run]", '[run]\nresume = "runs/dense"\nload = "weights"\nload_match = ["*.bias", "fc2.weight"]').replace(
+            "2ep", "1ba").replace('"1ep"', '"1ba"').replace("lr = 0.01", "lr = 1e-9")
+        for structure in ("kp", "lmf", "hmd"):
+            with self.subTest(structure):
+                start = f'structure = "{structure}"\nstart = "runs/dense/model.safetensors"\ntarget_cf'
+                late = DOPED.replace("target_cf", start).replace("4ba", "50ba").replace("20ba", "60ba")
+                found = self.train(begun + late, "--overwrite")["metrics"]["val/loss"]
+                self.assertAlmostEqual(found, dense, places=5)
+        self.write("run.toml", SMALL + DOPED.replace("target_cf", 'start = "runs/small/model.safetensors"\ntarget_cf'))
+        self.assertIn('has no tensor "fc1.weight"', self.host("train", "run.toml", "-q", "--overwrite", "--set", "run.name=again", code=2).stderr)
+
     def test_what_does_not_go_together_is_refused(self):
         for text, words in ((LONG + CO_MATRIX, "needs a transform with weights that are sums of matrices, and there is none"),
                             (LONG + DOPED.replace("sparse", "alone = true\nsparse") + CO_MATRIX, "and the transform \"doped\" has none"),

@@ -15,6 +15,7 @@
 #include <trainyard/transform.hpp>
 
 #include "plugins/transform/annealing.hpp"
+#include "plugins/transform/doped/nearest.hpp"
 #include "plugins/transform/doped/structure.hpp"
 #include "plugins/transform/masked.hpp"
 #include "tests/support/plugin.hpp"
@@ -209,6 +210,43 @@ TEST_CASE("sizes of structures are those of the paper's layers", "[doped]") {
     ++more.free_rows;
     CHECK((more.parameters() > budget || hmd.free_rows == 9));
   }
+}
+
+TEST_CASE("the nearest structure leaves what no better one could leave", "[doped]") {
+  at::manual_seed(5);
+  const at::Tensor matrix = at::randn({24, 36}, at::kDouble);
+  const auto tail = [](const at::Tensor& values, std::int64_t rank) {
+    return values.square().slice(-1, rank).sum().item<double>();
+  };
+  for (const Form form : {Form::kp, Form::lmf, Form::hmd}) {
+    const Structure s =
+        largest({.form = form, .rows = 24, .columns = 36, .blocks = form == Form::hmd ? 4 : 1}, 400);
+    const std::vector<at::Tensor> factors = doped::nearest(s, matrix);
+    const double left = (matrix - doped::product(s, factors)).square().sum().item<double>();
+    double expected = 0.0;
+    if (form == Form::kp) {
+      // An element at a time: row (i, j) of the rearranged matrix holds the block that left[i][j] multiplies.
+      at::Tensor rearranged =
+          at::zeros({s.left_rows * s.left_columns, s.right_rows * s.right_columns}, at::kDouble);
+      for (std::int64_t r = 0; r < 24; ++r)
+        for (std::int64_t c = 0; c < 36; ++c)
+          rearranged[r / s.right_rows * s.left_columns + c / s.right_columns]
+                    [r % s.right_rows * s.right_columns + c % s.right_columns] = matrix[r][c];
+      expected = tail(at::linalg_svdvals(rearranged), 1);
+    } else if (form == Form::lmf) {
+      expected = tail(at::linalg_svdvals(matrix), s.rank);
+    } else {
+      REQUIRE(s.free_rows > 0);
+      for (std::int64_t block = 0; block < 4; ++block)
+        expected += tail(at::linalg_svdvals(matrix.slice(0, block * 6 + s.free_rows, block * 6 + 6)), 1);
+    }
+    CHECK(left == Approx(expected).epsilon(1e-10));
+  }
+  // What is a product is found.
+  const Structure s = largest({.form = Form::kp, .rows = 24, .columns = 36}, 0);
+  const at::Tensor made = dense_kp(at::randn({s.left_rows, s.left_columns}, at::kDouble),
+                                   at::randn({s.right_rows, s.right_columns}, at::kDouble));
+  CHECK((made - doped::product(s, doped::nearest(s, made))).abs().max().item<double>() < 1e-12);
 }
 
 TEST_CASE("zeros come by the cubic profile", "[doped]") {

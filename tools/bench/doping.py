@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A character LSTM of 128 cells on Tiny Shakespeare whose weights are 25 times fewer numbers, in the ways that there are:
 
-  tools/bench/doping.py            3 seeds, 900 steps; the learning rate of each way is the best of three on rows of their own
+  tools/bench/doping.py            3 seeds, 900 steps; the learning rate of each way is the best of four on rows of their own
   tools/bench/doping.py --long     2,700 steps
+  tools/bench/doping.py --cost     seconds a step of the dense and the doped network in turn, the least of five runs each
   --quick                          few steps, to see that it works
 
 Prints bits a character (held-out last tenth of the text) of the trained network, of its structured and its sparse terms alone,
@@ -23,7 +24,7 @@ TRAINYARD = SOURCE / "build/release/bin/trainyard"
 QUICK = "--quick" in sys.argv
 STEPS = 40 if QUICK else 2700 if "--long" in sys.argv else 900
 SEEDS = [1] if QUICK else [1, 2, 3]
-RATES = [0.006] if QUICK else [0.003, 0.006, 0.012]
+RATES = [0.006] if QUICK else [0.006, 0.012, 0.024, 0.048]
 FOLDER = SOURCE / ("build/doping-quick" if QUICK else "build/doping")
 DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared/data"))
 TEXT = DATA / "text/tinyshakespeare/input.txt.gz"
@@ -137,11 +138,34 @@ def shown(values):
     return f"{statistics.mean(values):.3f}{spread}"
 
 
+def seconds_a_step(way, again):
+    """Between the first and the last line of a training without evaluations."""
+    text = RUN.replace("NAME", f"cost-{again}").replace("SEED", "1").replace("RATE", "0.006").replace("TRAIN", "[0.0, 0.9]")
+    text = text.replace("VAL", "[0.9, 0.91]").replace(f'"{STEPS}ba"', f'"{60 if QUICK else 400}ba"').replace(f'"{STEPS // 6}ba"', '"400ba"')
+    (FOLDER / "cost.toml").write_text(text + WAYS[way])
+    host("train", "cost.toml", "-q", "--overwrite", "--set", "logging.interval=20ba")
+    lines = [json.loads(line) for line in (FOLDER / f"runs/cost-{again}/metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if line["what"] == "train"]
+    return (lines[-1]["seconds"] - lines[0]["seconds"]) / (lines[-1]["step"] - lines[0]["step"])
+
+
+def cost():
+    ways = [way for way in ("dense", "doped kp", "doped kp, p_sparse .3", "pruned") if way in WAYS]
+    least = {way: math.inf for way in ways}
+    for again in range(1 if QUICK else 5):
+        for way in ways:
+            least[way] = min(least[way], seconds_a_step(way, again))
+    for way, seconds in least.items():
+        print(f"{way}: {seconds * 1e3:.2f} ms a step, {seconds / least[ways[0]]:.3f} of the first")
+
+
 def main():
     if not TEXT.exists():
         print(f"skipped: no {TEXT}")
         sys.exit(77)
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if "--cost" in sys.argv:
+        return cost()
     print("| way | lr | numbers | bits a character | structured alone | sparse alone | rise |\n|---|---|---|---|---|---|---|", flush=True)
     finals = {}
     for way in WAYS:

@@ -27,6 +27,7 @@ class Doped final : public Transform {
     std::vector<std::string> layers = {"*"};
     double share = 0.25;
     bool alone = false;
+    std::string start;
     Annealing sparse;
   };
   static void describe(Manifest<Options>& m) {
@@ -47,6 +48,10 @@ class Doped final : public Transform {
         .above(0.0)
         .max(1.0);
     m.option("alone", &Options::alone, "the structure alone, with all the numbers, and nothing sparse");
+    m.option("start", &Options::start,
+             "safetensors file with dense weights to begin with: the structure nearest to each, the rest as "
+             "the other matrix")
+        .file();
     m.option("sparse", &Options::sparse, "when the other matrix loses its elements, the smallest first");
     m.hook<&Doped::find>(Event::model_ready);
     m.hook<&Doped::find>(Event::swap_in);
@@ -103,7 +108,8 @@ class Doped final : public Transform {
             .share = options_.share,
             .alone = options_.alone,
             .layers = options_.layers,
-            .seed = seed};
+            .seed = seed,
+            .start = options_.start};
   }
 
   Options options_;

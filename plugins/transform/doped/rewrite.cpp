@@ -10,8 +10,10 @@
 #include <ATen/ops/tensor.h>
 
 #include "lib/printed.hpp"
+#include "nearest.hpp"
 
 #include <trainyard/error.hpp>
+#include <trainyard/formats/safetensors.hpp>
 #include <trainyard/helpers/co_matrix.hpp>
 #include <trainyard/pattern.hpp>
 #include <trainyard/random.hpp>
@@ -76,21 +78,26 @@ Replacement planned(const Graph& graph, std::size_t node, std::size_t input, con
 class Rewriter {
  public:
   Rewriter(Graph graph, const Request& request)
-      : graph_(std::move(graph)), seed_(request.seed), alone_(request.alone) {}
+      : graph_(std::move(graph)), seed_(request.seed), alone_(request.alone), start_(request.start) {
+    if (!start_.empty()) given_ = read_safetensors(start_);
+  }
 
   void replace(const Replacement& made) {
     const auto id = static_cast<std::size_t>(graph_.nodes[made.node].inputs[made.input]);
-    const at::Tensor weight = std::exchange(graph_.values[id].initializer, {}).detach();
-    const std::vector<std::int64_t> shape = graph_.values[id].shape;
+    const at::Tensor weight = dense(made.weight, std::exchange(graph_.values[id].initializer, {}).detach());
     graph_.values[id].trainable = false;
     const Structure& structure = made.structure;
     const double deviation = std::max(weight.std().item<double>(), 1e-8);
     at::Tensor matrix = weight.reshape({structure.rows, structure.columns});
-    std::pair<std::string, ValueId> term = structured(made.weight, structure, deviation);
-    ValueId sum = term.second;
-    if (!alone_) sum = doped(made.weight, term, matrix);
+    factors_.clear();
+    if (!start_.empty()) {
+      factors_ = nearest(structure, matrix);
+      matrix = matrix - product(structure, factors_);
+    }
+    const std::pair<std::string, ValueId> term = structured(made.weight, structure, deviation);
+    const ValueId sum = alone_ ? term.second : doped(made.weight, term, matrix);
     // The node that makes the weight takes its name.
-    node("Reshape", made.weight, {sum, integers(made.weight + ".shape", shape)}, {},
+    node("Reshape", made.weight, {sum, integers(made.weight + ".shape", weight.sizes().vec())}, {},
          static_cast<ValueId>(id));
     before_[made.node].insert(before_[made.node].end(), std::make_move_iterator(made_.begin()),
                               std::make_move_iterator(made_.end()));
@@ -134,7 +141,25 @@ class Rewriter {
     return value(std::move(name), at::tensor(numbers, at::kLong));
   }
 
+  /// Returns the weight to begin with: that of the file, or as the model has it.
+  at::Tensor dense(const std::string& name, const at::Tensor& own) const {
+    if (start_.empty()) return own;
+    const auto found = std::ranges::find(given_, name, &NamedTensor::name);
+    if (found == given_.end()) throw ConfigError("start: " + start_ + " has no tensor \"" + name + "\"");
+    if (found->tensor.sizes() != own.sizes())
+      throw ConfigError("start: \"" + name + "\" of " + start_ + " is " +
+                        shape_text(found->tensor.sizes().vec()) + ", the model's is " +
+                        shape_text(own.sizes().vec()));
+    return found->tensor.to(own.scalar_type());
+  }
+
+  /// Adds a factor: the next of those that are given, or drawn.
   ValueId parameter(const std::string& name, const std::vector<std::int64_t>& shape, double deviation) {
+    if (!factors_.empty()) {
+      at::Tensor given = factors_.front().reshape(shape).contiguous().clone();
+      factors_.erase(factors_.begin());
+      return value(name, std::move(given), true);
+    }
     at::Tensor tensor = at::full(shape, 0.0);
     fill_normal(tensor, RandomStream(seed_, "model/" + name), 0.0, deviation);
     return value(name, std::move(tensor), true);
@@ -163,17 +188,17 @@ class Rewriter {
       // A sum of `rank` products of two.
       const double each = std::pow(deviation * deviation / static_cast<double>(s.rank), 0.25);
       const ValueId u = parameter(name + ".u", {s.rows, s.rank}, each);
-      return {name, node("MatMul", name, {u, parameter(name + ".v", {s.rank, s.columns}, each)})};
+      const ValueId v = parameter(name + ".v", {s.rank, s.columns}, each);
+      return {name, node("MatMul", name, {u, v})};
     }
     const std::string name = weight + ".hmd";
     const std::int64_t rows = s.rows / s.blocks;
+    ValueId free = no_value;
+    if (s.free_rows > 0) free = parameter(name + ".rows", {s.blocks, s.free_rows, s.columns}, deviation);
     const ValueId u = parameter(name + ".u", {s.blocks, rows - s.free_rows, 1}, std::sqrt(deviation));
-    ValueId all = node("MatMul", name + ".rank_one",
-                       {u, parameter(name + ".v", {s.blocks, 1, s.columns}, std::sqrt(deviation))});
-    if (s.free_rows > 0)
-      all = node("Concat", name + ".blocks",
-                 {parameter(name + ".rows", {s.blocks, s.free_rows, s.columns}, deviation), all},
-                 {{"axis", std::int64_t{1}}});
+    const ValueId v = parameter(name + ".v", {s.blocks, 1, s.columns}, std::sqrt(deviation));
+    ValueId all = node("MatMul", name + ".rank_one", {u, v});
+    if (free != no_value) all = node("Concat", name + ".blocks", {free, all}, {{"axis", std::int64_t{1}}});
     return {name, reshape(all, name, matrix)};
   }
 
@@ -200,6 +225,10 @@ class Rewriter {
   Graph graph_;
   std::uint64_t seed_;
   bool alone_;
+  std::string start_;
+  std::vector<NamedTensor> given_;  ///< tensors of the file `start`
+  std::vector<at::Tensor>
+      factors_;  ///< of the weight at hand, that are still to be added; empty: they are drawn
   std::vector<Node> made_;
   std::map<std::size_t, std::vector<Node>> before_;
 };

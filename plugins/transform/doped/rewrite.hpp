@@ -20,6 +20,7 @@ struct Request {
   bool alone = false;               ///< no S: K has them all
   std::vector<std::string> layers;  ///< patterns of names of nodes
   std::uint64_t seed = 0;
+  std::string start;  ///< safetensors file of dense weights to begin with; empty: none
 };
 
 /// A weight that a pattern fits, "lstm1.weight_ih", and what becomes of it.
@@ -40,7 +41,8 @@ struct Replacement {
 std::vector<Replacement> replacements(const Graph& graph, const Request& request);
 
 /// Returns the graph with these replacements. The weight's name is that of the sum; its terms are parameters named by it,
-/// "fc1.weight.kron.left", "fc1.weight.sparse". S begins as the weight did.
+/// "fc1.weight.kron.left", "fc1.weight.sparse". S begins as the weight did, or, with `start`, as what K leaves of the weight in
+/// the file, to which K is the nearest. Throws ConfigError where the file has no such weight.
 Graph rewritten(Graph graph, const std::vector<Replacement>& replacements, const Request& request);
 
 /// Ending of the name of S.
