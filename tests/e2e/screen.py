@@ -109,6 +109,25 @@ class Screen(ScreenTest):
         self.host("screen", "run.toml", "--pool", names("knn:3", "hbos"))
         self.assertEqual((self.folder / "runs/small/tools/screen/scores.csv").read_bytes(), (self.folder / "scores.csv").read_bytes())
 
+    def test_the_samples_that_take_gives_a_run(self):
+        """They are judged as if the file had no others, in what the dataset learns as well, and the scores have a line for each row of the file."""
+        text = ROWS.replace("classes = 3", "classes = 3\nstandardize = true")
+        lines = rows(60, feature=lambda row, column: (row * row * 7 + column * 3) % 11 + 90 * (row > 40)).splitlines(True)
+        self.write("rows.csv", "".join(lines))
+        self.write("run.toml", text.replace("train = { ", 'train = { take = "last 41", '))
+        facts = self.report("run.toml", "--pool", names("knn:3", "hbos"))["facts"]
+        self.assertEqual((facts["rows"], facts["rows left aside"]), (41, 19))
+        judged = self.scores()
+        self.assertEqual([row["row"] for row in judged], [str(row + 1) for row in range(60)])
+        self.assertEqual({(row["score"], row["outlier"], row["weight"], row["knn:3"]) for row in judged[:19]}, {("", "0", "1", "")})
+        self.write("rows.csv", "".join(lines[19:]))
+        self.write("run.toml", text)
+        self.report("run.toml", "--pool", names("knn:3", "hbos"), "--out", "alone.csv")
+        self.assertEqual([{**row, "row": str(int(row["row"]) + 19)} for row in self.scores("alone.csv")], judged[19:])
+        # A training takes the file.
+        self.write("rows.csv", "".join(lines))
+        self.train(text.replace("train = { ", 'train = { take = "last 41", ') + '[data.sampler]\ntype = "weighted"\nrow_weights = "scores.csv"\n', "--set", "data.train.shuffle=false")
+
     def test_refusals_have_one_message_and_leave_no_file(self):
         x = np.random.default_rng(2).normal(size=(10, 3))
         self.table("rows.csv", x)
@@ -241,6 +260,9 @@ class LeftOut(KilledTest, ScreenTest):
             wild[row] = "1e9," * 8 + "0\n"
         self.write("rows.csv", "".join(wild))
         self.assertEqual(self.train(plain + '[checkpoint]\ninterval = "1ep"\n', "--overwrite", "--set", 'data.val.take="last 10"')["digest"], drawn)
+        for count in (45, 59, 61):
+            self.write("weights.csv", "row,weight\n" + "".join(f"{row + 1},1\n" for row in range(count)))
+            self.assertIn(f"has {count} rows, and the training data 60", self.host("train", "run.toml", "--overwrite", code=4).stderr)
 
     def test_refusals(self):
         for text, said in (("row,outlier\n1,0\n2,1\n", "has 2 rows, and the data of the training split 60"), ("row,score\n1,0\n", 'no column "outlier"'),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include <trainyard/data_tool.hpp>
@@ -147,12 +148,14 @@ NumberTable Screen::read_rows(DataWorkshop& shop) {
   return table;
 }
 
-/// Reads the inputs of the training split, a row a sample.
+/// Reads the inputs of the samples that the run trains on, a row a sample.
 NumberTable Screen::read_samples(DataWorkshop& shop) {
   if (!options_.ignore.empty() || !options_.label.empty())
     throw ConfigError("ignore and label name columns of a file: a run's samples have none; give a CSV file");
-  Dataset& dataset = shop.dataset("train");
-  dataset.open("train");
+  const Dataset& dataset = shop.dataset("train");
+  NumberTable table;
+  table.samples = shop.open("train");
+  table.all = dataset.size();
   const BatchSchema schema = dataset.schema();
   std::size_t columns = 0;
   for (const FieldSchema& field : schema.inputs) {
@@ -164,15 +167,13 @@ NumberTable Screen::read_samples(DataWorkshop& shop) {
     for (const std::int64_t extent : field.shape) size *= static_cast<std::size_t>(extent);
     columns += size;
   }
-  NumberTable table;
-  const auto rows = static_cast<std::size_t>(dataset.size());
+  const std::size_t rows = table.samples.size();
   table.numbers = Matrix(rows, columns);
   for (std::size_t j = 0; j < columns; ++j) table.names.push_back("input " + std::to_string(j + 1));
   constexpr std::size_t at_once = 256;
   for (std::size_t first = 0; first < rows && !shop.stopping(); first += at_once) {
-    std::vector<std::int64_t> indices;
-    for (std::size_t i = first; i < std::min(rows, first + at_once); ++i)
-      indices.push_back(static_cast<std::int64_t>(i));
+    const auto indices =
+        std::span<const std::int64_t>(table.samples).subspan(first, std::min(at_once, rows - first));
     const Batch batch = dataset.read(indices, {host().random("rows"), static_cast<std::int64_t>(first), 0});
     std::size_t column = 0;
     for (const at::Tensor& input : batch.inputs) {
@@ -252,6 +253,8 @@ void Screen::add_facts(Report& report, const SavedPool& saved, const Scored& sco
                   {"detectors", static_cast<std::int64_t>(scored.detectors.size())},
                   {"outliers", outliers},
                   {"threshold", scored.threshold}};
+  if (const std::int64_t aside = table.all - std::ssize(table.samples); aside > 0)
+    report.facts.emplace_back("rows left aside", aside);
   const bool labelled = !table.labels.empty();
   if (labelled) report.facts.emplace_back("auc", area_under_curve(scored.combined, table.labels));
   report.columns = {"detector", "columns", "scores new rows by", "seconds"};
@@ -286,7 +289,9 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (standard.empty()) return {};  // interrupted ahead of the first
-  const Scored scored = scored_of(saved, std::move(standard));
+  Scored scored = scored_of(saved, std::move(standard));
+  scored.rows = table.samples;
+  scored.all = table.all;
   const std::string place = place_of_scores();
   write_scores(place, scored);
   if (fits && !options_.save.empty()) save_pool(options_.save, saved);
