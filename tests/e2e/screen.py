@@ -178,6 +178,72 @@ class Screen(ScreenTest):
         self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "weight", "hbos:10", "copod"]))
 
 
+class GoingOn(ScreenTest):
+    """A screening that is killed goes on with the detectors that it had fitted, to the same bits."""
+    POOL = ("--pool", names("lof:20", "knn:5", "hbos", "abod", "iforest:1500", "ocsvm", "cblof:8", "iforest:1000", "copod"), "--out", "scores.csv", "--save", "pool.safetensors")
+
+    def screening(self):
+        return subprocess.Popen(self.command("screen", "rows.csv", *self.POOL), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def results(self):
+        return [(self.folder / name).read_bytes() for name in ("scores.csv", "pool.safetensors")]
+
+    def begin_anew(self):
+        for name in ("scores.csv", "pool.safetensors"):
+            (self.folder / name).unlink()
+        self.assertEqual(list(self.folder.glob("*.parts")), [])
+
+    def test_killed_at_random_places(self):
+        self.table("rows.csv", np.random.default_rng(4).normal(size=(1500, 24)))
+        begin = time.monotonic()
+        self.host("screen", "rows.csv", *self.POOL)
+        length, whole, draws, places = time.monotonic() - begin, self.results(), np.random.default_rng(), []
+        self.begin_anew()
+        parts = 0
+        while len(places) < (20 if LONGER else 3):
+            place = draws.uniform(0, length)
+            tool = self.screening()
+            try:
+                said = tool.communicate(timeout=place)[1]
+            except subprocess.TimeoutExpired:
+                tool.kill()
+                said = tool.communicate()[1]
+                places.append(f"{place:.2f}")
+                parts = len(list(self.folder.glob("scores.csv.parts/*.safetensors")))
+                continue
+            self.assertEqual(tool.returncode, 0, said)
+            self.assertEqual(self.results(), whole, places)
+            self.begin_anew()
+            parts = 0
+        facts = self.report("rows.csv", *self.POOL)["facts"]
+        print("killed after", *places, "s of", f"{length:.2f}", "s; at the last", parts, "detectors were kept")
+        self.assertEqual(self.results(), whole, places)
+        self.begin_anew()
+        self.assertEqual(facts["detectors fitted before"], parts)
+
+    def test_stopped(self):
+        """After Ctrl-C as well; detectors of other rows or options are not used."""
+        self.table("rows.csv", np.random.default_rng(5).normal(size=(1500, 24)))
+        self.host("screen", "rows.csv", *self.POOL)
+        whole = self.results()
+        self.begin_anew()
+        tool = self.screening()
+        self.until(lambda: list(self.folder.glob("scores.csv.parts/*.safetensors")))
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=60)[1]
+        self.assertEqual(tool.returncode, 75, said)
+        self.assertIn("goes on", said)
+        other = self.host("screen", "rows.csv", *self.POOL, "--seed", 1)
+        self.assertIn("detectors of other rows or options, which are not used", other.stderr)
+        self.assertRegex(other.stdout, "detectors fitted before +0")
+        tool = self.screening()
+        self.until(lambda: list(self.folder.glob("scores.csv.parts/*.safetensors")))
+        tool.kill()
+        tool.communicate()
+        self.assertGreater(self.report("rows.csv", *self.POOL)["facts"]["detectors fitted before"], 0)
+        self.assertEqual(self.results(), whole)
+
+
 class LeftOut(KilledTest, ScreenTest):
     """Runs that leave rows out: each has the bits of a run over a file without these rows."""
     OUT = (2, 3, 17, 40)  # from 0

@@ -1,6 +1,7 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -119,8 +120,7 @@ void Pool::fit_member(Member& member, const Matrix& rows, const Work& work) cons
   standardize_scores(member.scores, member.mean, member.deviation);
 }
 
-Pool::Outcome Pool::fit(const Matrix& rows, const Work& work) {
-  check_rows(rows);
+void Pool::learn_columns(const Matrix& rows) {
   rows_ = rows.rows;
   columns_ = rows.columns;
   mean_.assign(columns_, 0.0);
@@ -133,39 +133,65 @@ Pool::Outcome Pool::fit(const Matrix& rows, const Work& work) {
     // What is constant but for the rounding of its mean is constant.
     if (deviation_[j] <= 1e-14 * std::abs(mean_[j])) deviation_[j] = 1.0;
   }
+}
+
+/// Decides what the member sees of the columns, and whether a forest takes its place.
+void Pool::shape(Member& member) const {
+  member.projected = options_.projection != ProjectionMethod::none && columns_ >= options_.least_columns &&
+                     member.spec.family->projects;
+  member.columns = columns_;
+  if (member.projected)
+    member.columns = std::max<std::size_t>(
+        1, static_cast<std::size_t>(options_.fraction * static_cast<double>(columns_) + 1e-9));
+  member.approximated =
+      std::ranges::find(options_.approximate, member.spec.family->name) != options_.approximate.end();
+}
+
+Pool::Outcome Pool::fit(const Matrix& rows, const Work& work, FittedBefore* before) {
+  constexpr double worth_keeping = 0.1;  // seconds: what took less is soon done again
+  check_rows(rows);
+  learn_columns(rows);
   const Matrix table = standard(rows);
-  const bool projects = options_.projection != ProjectionMethod::none && columns_ >= options_.least_columns;
   std::vector<std::string> reasons(members_.size());
   std::vector<std::uint8_t> done(members_.size(), 0);
   std::vector<std::function<void()>> tasks;
   std::vector<double> costs;
+  Outcome outcome;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
-    member.projected = projects && member.spec.family->projects;
-    member.columns = columns_;
-    if (member.projected)
-      member.columns = std::max<std::size_t>(
-          1, static_cast<std::size_t>(options_.fraction * static_cast<double>(columns_) + 1e-9));
-    member.approximated =
-        std::ranges::find(options_.approximate, member.spec.family->name) != options_.approximate.end();
+    if (std::optional<Archive> found = before != nullptr ? before->find(i) : std::nullopt) {
+      keep_member(member, *found, "", before->models());
+      found->enter("");
+      found->number("seconds", member.seconds);
+      done[i] = 1;
+      ++outcome.known;
+      continue;
+    }
+    shape(member);
     costs.push_back(member.spec.family->cost.seconds(static_cast<double>(rows.rows),
                                                      static_cast<double>(member.columns)));
-    tasks.emplace_back([this, &member, &table, &work, &reason = reasons[i], &finished = done[i]] {
+    tasks.emplace_back([this, &member, &table, &work, before, i, &reason = reasons[i], &finished = done[i]] {
       try {
+        const auto begin = std::chrono::steady_clock::now();
         fit_member(member, table, work);
+        member.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         finished = 1;
+        if (before == nullptr || member.seconds < worth_keeping) return;
+        Archive archive;
+        keep_member(member, archive, "", before->models());
+        archive.enter("");
+        archive.number("seconds", member.seconds);
+        before->add(i, archive);
       } catch (const Stopped&) {
       } catch (const std::exception& error) {
         reason = error.what();
       }
     });
   }
-  Outcome outcome;
   outcome.shift = run_balanced(tasks, costs, work);
   outcome.bound = outcome.shift.bound(work.workers);
   std::vector<Member> kept;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    members_[i].seconds = std::max(0.0, outcome.shift.seconds[i]);
     if (!reasons[i].empty())
       outcome.failures.push_back({members_[i].name, reasons[i]});
     else if (done[i] == 0)
@@ -246,16 +272,13 @@ void Pool::keep(Archive& archive) {
   archive.number("seed", options_.seed);
   if (archive.loading() && (mean_.size() != columns_ || deviation_.size() != columns_))
     archive.fail("mean", "does not have one number a column");
-  for (std::size_t m = 0; m < members_.size(); ++m) {
-    const std::string prefix = std::to_string(m) + ".";
-    archive.enter(prefix);
-    keep_member(members_[m], archive);
-    archive.enter(prefix + "detector.");
-    if (!members_[m].approximated) members_[m].detector->keep(archive);
-  }
+  for (std::size_t m = 0; m < members_.size(); ++m)
+    keep_member(members_[m], archive, std::to_string(m) + ".", true);
 }
 
-void Pool::keep_member(Member& member, Archive& archive) {
+/// Reads or writes a member, below names that begin with `prefix`. Without `model` only its scores.
+void Pool::keep_member(Member& member, Archive& archive, const std::string& prefix, bool model) {
+  archive.enter(prefix);
   archive.number("number", member.number);
   archive.number("columns", member.columns);
   archive.number("projected", member.projected);
@@ -267,8 +290,11 @@ void Pool::keep_member(Member& member, Archive& archive) {
     archive.fail("scores", "does not have one number a row");
   if (archive.loading() && (member.columns == 0 || member.columns > columns_))
     archive.fail("columns", "is no number of the pool's columns");
+  if (!model) return;
   if (member.approximated) return member.forest.keep(archive, member.columns);
   if (archive.loading()) member.detector = member.spec.family->make(member.spec.parameter);
+  archive.enter(prefix + "detector.");
+  member.detector->keep(archive);
 }
 
 }  // namespace screen

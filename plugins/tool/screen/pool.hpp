@@ -37,6 +37,21 @@ std::vector<double> combined(const std::vector<std::vector<double>>& scores, Com
 /// Returns the number that a share `contamination` of the scores lies above: their quantile, between two linearly.
 double threshold_of(std::vector<double> scores, double contamination);
 
+/// Detectors of an earlier fit of the same pool to the same rows, which ended before all were fitted; and those of this
+/// one for the next.
+class FittedBefore {
+ public:
+  virtual ~FittedBefore() = default;
+
+  /// Returns whether it keeps what the detectors learned, beside their scores. Without, a pool that goes on can neither
+  /// score new rows nor be saved.
+  virtual bool models() const = 0;
+  /// Returns an archive to read a detector from, by its place in the options.
+  virtual std::optional<Archive> find(std::size_t number) = 0;
+  /// Takes a detector that was fitted. Any thread; throws nothing.
+  virtual void add(std::size_t number, const Archive& archive) = 0;
+};
+
 class Pool {
  public:
   struct Member {
@@ -59,6 +74,7 @@ class Pool {
   struct Outcome {
     std::vector<Failure> failures;
     std::vector<std::string> unfinished;  ///< detectors that a stop left out
+    std::size_t known = 0;                ///< detectors that were fitted before
     Shift shift;
     double bound = 0.0;  ///< no order of the same tasks on so many workers could be faster
   };
@@ -74,7 +90,7 @@ class Pool {
 
   /// Fits all detectors that can be; those that fail or that a stop came before are left out. Throws DataError for rows
   /// that are too few or all the same, NumericError where none is left.
-  Outcome fit(const Matrix& rows, const Work& work);
+  Outcome fit(const Matrix& rows, const Work& work, FittedBefore* before = nullptr);
 
   /// Returns standard scores [detectors][rows]; those of a row do not depend on the others. Nothing after a stop.
   /// Throws DataError for another number of columns.
@@ -89,7 +105,9 @@ class Pool {
   Fitting fitting_of(const Member& member, const char* purpose, const Work& work) const;
   void fit_member(Member& member, const Matrix& rows, const Work& work) const;
   std::vector<double> raw_scores(const Member& member, const Matrix& rows, const Work& work) const;
-  void keep_member(Member& member, Archive& archive);
+  void learn_columns(const Matrix& rows);
+  void shape(Member& member) const;
+  void keep_member(Member& member, Archive& archive, const std::string& prefix, bool model);
 
   PoolOptions options_;
   std::size_t rows_ = 0, columns_ = 0;    ///< of the table that it was fitted to

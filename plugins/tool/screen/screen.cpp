@@ -11,6 +11,9 @@
 #include <trainyard/data_tool.hpp>
 #include <trainyard/host.hpp>
 
+#include "lib/fnv1a.hpp"
+#include "lib/printed.hpp"
+#include "parts.hpp"
 #include "pool_file.hpp"
 #include "rates.hpp"
 #include "scores_file.hpp"
@@ -29,6 +32,8 @@ namespace {
 
 using namespace trainyard;
 using namespace screen;
+
+constexpr const char* version = "1.1.0";
 
 class Screen final : public DataTool {
  public:
@@ -56,10 +61,11 @@ class Screen final : public DataTool {
   NumberTable read_rows(DataWorkshop& shop);
   NumberTable read_samples(DataWorkshop& shop);
   Work work_of(DataWorkshop& shop, const char* what);
-  Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved);
+  Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, Parts& before, SavedPool& saved);
+  std::string key_of(const NumberTable& table) const;
   void tell_odd_columns(const NumberTable& table);
   void tell(const std::string& text) { host().log(LogLevel::warning, text); }
-  /// Returns where scores are written; makes the tool's folder if it is there.
+  /// Returns where scores are written; makes the tool's folder if it is there. Throws DataError where there is no folder.
   std::string place_of_scores() const;
   Scored scored_of(const SavedPool& saved, std::vector<std::vector<double>> standard) const;
   static void add_facts(Report& report, const SavedPool& saved, const Scored& scored,
@@ -70,7 +76,7 @@ class Screen final : public DataTool {
 };
 
 void Screen::describe(Manifest<Options>& m) {
-  m.name("screen").version("1.0.0").summary(
+  m.name("screen").version(version).summary(
       "Finds rows that are unlike the others, by many outlier detectors as one.");
   m.option("file", &Options::file,
            "CSV file, plain or .gz: a row a line, of which the columns of numbers are compared; empty: the "
@@ -208,18 +214,37 @@ void Screen::tell_odd_columns(const NumberTable& table) {
          " columns are constant and tell rows apart by nothing: " + names + (constant > 5 ? ", ..." : ""));
 }
 
-Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved) {
+/// Returns a digest of all that the scores depend on.
+std::string Screen::key_of(const NumberTable& table) const {
+  lib::Fnv1a key;
+  for (const auto* words : {&table.names, &options_.pool, &options_.approximate}) {
+    for (const std::string& word : *words) key.update(word).update("\n");
+    key.update("\n");
+  }
+  for (const double number : {static_cast<double>(options_.projection), options_.target_dim_frac,
+                              static_cast<double>(options_.min_dim), static_cast<double>(options_.trees),
+                              static_cast<double>(options_.seed), options_.standardize ? 1.0 : 0.0,
+                              options_.save.empty() ? 0.0 : 1.0})
+    key.update(lib::shortest(number)).update(" ");
+  const std::vector<double>& numbers = table.numbers.values;
+  key.update({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)});
+  return version + (" " + key.hex());
+}
+
+Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, Parts& before, SavedPool& saved) {
   tell_odd_columns(table);
   saved.columns = table.names;
   saved.contamination = options_.contamination.value_or(0.1);
   saved.combination = options_.combination.value_or(Combination::average);
-  Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"));
+  Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"), &before);
+  if (!before.complaint().empty()) tell(before.complaint());
   for (const Pool::Failure& failure : outcome.failures)
     tell(failure.name + " cannot be fitted and is left out: " + failure.reason);
   if (!outcome.unfinished.empty() && !saved.pool.members().empty()) {
     std::string names;
     for (const std::string& name : outcome.unfinished) names += (names.empty() ? "" : ", ") + name;
-    tell("interrupted: the scores are those of the other detectors, without " + names);
+    tell("interrupted: the scores are those of the other detectors, without " + names +
+         "; the same command goes on with those that took long");
   }
   return outcome;
 }
@@ -236,7 +261,13 @@ Scored Screen::scored_of(const SavedPool& saved, std::vector<std::vector<double>
 }
 
 std::string Screen::place_of_scores() const {
-  if (!options_.out.empty()) return options_.out;
+  if (!options_.out.empty()) {
+    const std::filesystem::path folder = std::filesystem::path(options_.out).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+      throw DataError(options_.out + " cannot be written: there is no folder " + folder.string() +
+                      "; make it");
+    return options_.out;
+  }
   const std::filesystem::path folder = std::filesystem::path(host().run().directory) / "tools/screen";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -277,11 +308,13 @@ Report Screen::run_on_data(DataWorkshop& shop) {
     saved = load_pool(options_.pool_file);
   const NumberTable table = read_rows(shop);
   if (shop.stopping()) return {};
+  const std::string place = place_of_scores();
+  Parts before(place + ".parts", fits ? key_of(table) : "", !options_.save.empty());
   Pool::Outcome outcome;
   std::vector<std::vector<double>> standard;
   const auto begin = std::chrono::steady_clock::now();
   if (fits) {
-    outcome = fit(shop, table, saved);
+    outcome = fit(shop, table, before, saved);
     standard = saved.pool.fitted_scores();
   } else {
     const std::string name = options_.file.empty() ? "the run" : options_.file;
@@ -292,9 +325,9 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   Scored scored = scored_of(saved, std::move(standard));
   scored.rows = table.samples;
   scored.all = table.all;
-  const std::string place = place_of_scores();
   write_scores(place, scored);
   if (fits && !options_.save.empty()) save_pool(options_.save, saved);
+  if (outcome.unfinished.empty()) before.remove();
   Report report;
   add_facts(report, saved, scored, table);
   report.facts.insert(report.facts.begin(), {"file", place});
@@ -302,6 +335,7 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   if (fits) {
     report.facts.emplace_back("makespan over bound",
                               outcome.bound > 0.0 ? outcome.shift.makespan / outcome.bound : 1.0);
+    report.facts.emplace_back("detectors fitted before", static_cast<std::int64_t>(outcome.known));
     report.facts.emplace_back("tasks taken over", static_cast<std::int64_t>(outcome.shift.taken_over));
     if (!options_.save.empty()) report.facts.emplace_back("pool", options_.save);
   }
