@@ -178,6 +178,47 @@ class Screen(ScreenTest):
         self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "weight", "hbos:10", "copod"]))
 
 
+class PluggedIn(ScreenTest):
+    """Detectors that are plugins."""
+
+    def setUp(self):
+        super().setUp()
+        self.x = np.random.default_rng(6).normal(size=(300, 5))
+        self.table("rows.csv", self.x)
+
+    def words(self, fault="", factor=1.0):
+        return "--plugins", FAULTY, "--detectors", f'[{{ type = "odd", fault = "{fault}", factor = {factor} }}]'
+
+    def test_one_screens_beside_the_others(self):
+        facts = self.report("rows.csv", "--pool", names("knn:3"), *self.words(), "--standardize", "false", "--save", "pool.safetensors")["facts"]
+        self.assertEqual(facts["detectors"], 2)
+        fitted = self.scores()
+        sums = self.x.sum(1)
+        np.testing.assert_allclose([float(row["odd"]) for row in fitted], (sums - sums.mean()) / sums.std(), atol=1e-12)
+        np.testing.assert_allclose([float(row["score"]) for row in fitted], [(float(row["odd"]) + float(row["knn:3"])) / 2 for row in fitted], atol=1e-12)
+        self.table("one.csv", self.x[7:8])
+        self.report("one.csv", "--pool_file", "pool.safetensors", *self.words(), "--out", "one-scores.csv")
+        self.assertEqual(self.scores("one-scores.csv")[0]["odd"], fitted[7]["odd"])
+        for words in ((), self.words(factor=2.0)):
+            said = self.host("screen", "one.csv", "--pool_file", "pool.safetensors", *words, code=2).stderr
+            self.assertIn('the pool was fitted with detectors = [{ ', said)
+        rows = self.report("rows.csv", "--pool", "[]", *self.words(), "--approximate", names("odd"), "--trees", "5")["rows"]
+        self.assertEqual([(row["detector"], row["scores new rows by"]) for row in rows], [("odd", "forest")])
+
+    def test_what_no_detector_may_do(self):
+        for fault, reason in (("throws", "these rows will not do"), ("throws_number", "it threw something without words"), ("nan", "its scores are not finite"),
+                              ("short", "it gave 299 scores for 300 rows")):
+            with self.subTest(fault):
+                said = self.host("screen", "rows.csv", "--pool", names("hbos"), *self.words(fault), "--out", "scores.csv").stderr
+                self.assertIn(f"odd cannot be fitted and is left out: {reason}", said)
+                self.assertNotIn("odd", self.scores()[0])
+        self.assertIn("no detector of the pool could be fitted: odd: these rows", self.host("screen", "rows.csv", "--pool", "[]", *self.words("throws"), code=5).stderr)
+        self.report("rows.csv", "--pool", names("hbos"), *self.words("short_later"), "--save", "pool.safetensors")
+        said = self.host("screen", "rows.csv", "--pool_file", "pool.safetensors", *self.words("short_later"), "--out", "new.csv", code=5).stderr
+        self.assertIn("odd cannot score the rows: it gave 299 scores for 300 rows", said)
+        self.assertFalse((self.folder / "new.csv").exists())
+
+
 class GoingOn(ScreenTest):
     """A screening that is killed goes on with the detectors that it had fitted, to the same bits."""
     POOL = ("--pool", names("lof:20", "knn:5", "hbos", "abod", "iforest:1500", "ocsvm", "cblof:8", "iforest:1000", "copod"), "--out", "scores.csv", "--save", "pool.safetensors")
@@ -576,6 +617,26 @@ class Peers(ScreenTest):
                     print(name, detector, method, round(area, 4), "original", round(whole[detector], 4))
                     with self.subTest(f"{detector} on {name}, {method}"):
                         self.assertGreaterEqual(area, whole[detector] - .01)
+
+    def test_projections_beside_random_subsets(self):
+        """Of as many columns as a projection leaves: the mean area of 10 draws, over sets and detectors."""
+        detectors, gained = ("knn:5", "lof:20"), []
+        for name in self.SETS:
+            x, y = self.odds(name)
+            table, wide = self.table(f"{name}.csv", x, y), x.shape[1]
+            rows = self.report(table, "--pool", names(*(each for each in detectors for _ in range(10))), "--approximate", "[]", "--label", "outlier")["rows"]
+            subsets, draws = {each: [] for each in detectors}, np.random.default_rng(0)
+            for _ in range(10):
+                aside = draws.permutation(wide)[:wide - int(wide * 2 / 3)]
+                found = self.areas(table, "--pool", names(*detectors), *ALONE, "--ignore", names(*(f"x{j}" for j in aside)))
+                for each in detectors:
+                    subsets[each].append(found[each])
+            for each in detectors:
+                projected = np.mean([row["auc"] for row in rows if row["detector"].startswith(each)])
+                gained.append(projected - np.mean(subsets[each]))
+                print(name, each, "basic", round(projected, 4), "subsets", round(np.mean(subsets[each]), 4))
+        print("mean gain", round(np.mean(gained), 4))
+        self.assertGreater(np.mean(gained), 0)
 
     def test_forests_keep_areas(self):
         for name in self.SETS:

@@ -2,6 +2,7 @@
 // balanced schedule, and one score of all.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,13 @@ class FittedBefore {
   virtual void add(std::size_t number, const Archive& archive) = 0;
 };
 
+/// A detector that is not of the table in detectors.cpp.
+struct Given {
+  std::string name;
+  std::string options;  ///< a text that tells apart what it was made with
+  std::unique_ptr<Detector> detector;
+};
+
 class Pool {
  public:
   struct Member {
@@ -59,7 +67,10 @@ class Pool {
     std::size_t number = 0;   ///< place in the options, by which its random numbers are drawn
     std::size_t columns = 0;  ///< that it sees
     bool projected = false, approximated = false;
-    std::unique_ptr<Detector> detector;  ///< null where a forest took its place
+    std::unique_ptr<Detector>
+        detector;         ///< null where a forest took its place, or of a table, until it is fitted
+    bool given = false;   ///< it is not of the table in detectors.cpp
+    std::string options;  ///< of one that was given
     Forest forest;
     double mean = 0.0, deviation = 1.0;  ///< of its scores of the rows it was fitted to
     double seconds = 0.0;
@@ -80,8 +91,8 @@ class Pool {
   };
 
   Pool() = default;
-  /// Throws ConfigError for a detector that there is not.
-  explicit Pool(PoolOptions options);
+  /// Detectors that are given come behind those of the options. Throws ConfigError for a detector that there is not.
+  explicit Pool(PoolOptions options, std::vector<Given> given = {});
 
   const std::vector<Member>& members() const { return members_; }
   std::size_t columns() const { return columns_; }
@@ -99,6 +110,11 @@ class Pool {
   void keep(Archive& archive);
 
  private:
+  struct GivenFamily {
+    std::string name;
+    Family family;
+  };
+  void add(Spec spec);
   void check_rows(const Matrix& rows) const;
   Matrix standard(const Matrix& rows) const;
   Matrix seen_by(const Member& member, const Matrix& standard_rows) const;
@@ -112,6 +128,7 @@ class Pool {
   PoolOptions options_;
   std::size_t rows_ = 0, columns_ = 0;    ///< of the table that it was fitted to
   std::vector<double> mean_, deviation_;  ///< of the columns
+  std::list<GivenFamily> families_;       ///< of detectors that were given; members point to them
   std::vector<Member> members_;
 };
 

@@ -14,11 +14,26 @@ using trainyard::DataError;
 
 constexpr int version = 1;
 
-SavedPool pool_of(const Json& text, Archive& archive) {
+/// Throws ConfigError where the detectors are not those that the file was written with.
+void check_given(const Json& text, const std::vector<Given>& given, const std::string& path) {
+  std::vector<std::string> has;
+  for (const Given& each : given) has.push_back(each.options);
+  const auto expected = text.value("given", std::vector<std::string>());
+  if (has == expected) return;
+  const auto list = [](const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& each : texts) all += (all.empty() ? "" : ", ") + each;
+    return '[' + all + ']';
+  };
+  throw trainyard::ConfigError(path + ": the pool was fitted with detectors = " + list(expected) +
+                               ", and given are " + list(has) + ": give the same");
+}
+
+SavedPool pool_of(const Json& text, Archive& archive, std::vector<Given> given) {
   SavedPool saved;
   PoolOptions options;
   options.detectors = text.at("detectors").get<std::vector<std::string>>();
-  saved.pool = Pool(options);
+  saved.pool = Pool(options, std::move(given));
   saved.columns = text.at("columns").get<std::vector<std::string>>();
   saved.contamination = text.at("contamination").get<double>();
   saved.combination = static_cast<Combination>(text.at("combination").get<std::uint8_t>());
@@ -36,11 +51,12 @@ void save_pool(const std::string& path, SavedPool& saved) {
                {"contamination", saved.contamination},
                {"combination", static_cast<int>(saved.combination)},
                {"detectors", Json::array()}};
-  for (const Pool::Member& member : saved.pool.members()) text["detectors"].push_back(member.spec.text());
+  for (const Pool::Member& member : saved.pool.members())
+    text[member.given ? "given" : "detectors"].push_back(member.given ? member.options : member.spec.text());
   write_numbers(path, std::move(text), archive.numbers());
 }
 
-SavedPool load_pool(const std::string& path) {
+SavedPool load_pool(const std::string& path, std::vector<Given> given) {
   try {
     NumbersFile file = read_numbers(path);
     if (file.text.is_null())
@@ -51,8 +67,9 @@ SavedPool load_pool(const std::string& path) {
     if (!file.whole())
       throw DataError(
           path + ": its numbers are not those that were written: the file is damaged; fit the pool again");
+    check_given(file.text, given, path);
     Archive archive(std::move(file.numbers), path);
-    return pool_of(file.text, archive);
+    return pool_of(file.text, archive, std::move(given));
   } catch (const Json::exception& error) {
     throw DataError(path + ": it is no pool that this program can read (" + error.what() +
                     "): fit the pool again");

@@ -14,6 +14,7 @@
 #include "lib/fnv1a.hpp"
 #include "lib/printed.hpp"
 #include "parts.hpp"
+#include "plugged_in.hpp"
 #include "pool_file.hpp"
 #include "rates.hpp"
 #include "scores_file.hpp"
@@ -42,6 +43,7 @@ class Screen final : public DataTool {
     std::vector<std::string> ignore;
     std::vector<std::string> pool = {"knn:5", "lof:20", "hbos:10", "iforest:100",
                                      "copod", "ecod",   "cblof:8", "ocsvm"};
+    PluginList<trainyard::Detector> detectors;
     std::optional<double> contamination;
     std::optional<Combination> combination;
     bool standardize = true;
@@ -87,6 +89,8 @@ void Screen::describe(Manifest<Options>& m) {
            "detectors, each with its number if it has one: knn:K, knn_mean:K, lof:K, abod:K, hbos:BINS, "
            "iforest:TREES, "
            "copod, ecod, ecod_sums, cblof:CLUSTERS, ocsvm:NU, pca");
+  m.option("detectors", &Options::detectors,
+           "detectors that are plugins, beside those of pool: [{ type = \"NAME\" }]");
   m.option("out", &Options::out,
            "CSV file to write: row, score, outlier, weight, and the standard score of each detector; empty: "
            "scores.csv in the tool's "
@@ -303,9 +307,10 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   SavedPool saved;  // made ahead of the table, which may take long to read
   if (fits)
     saved.pool = Pool({options_.pool, options_.projection, options_.target_dim_frac, options_.min_dim,
-                       options_.approximate, options_.trees, options_.seed, options_.standardize});
+                       options_.approximate, options_.trees, options_.seed, options_.standardize},
+                      made_detectors(host(), options_.detectors));
   else
-    saved = load_pool(options_.pool_file);
+    saved = load_pool(options_.pool_file, made_detectors(host(), options_.detectors));
   const NumberTable table = read_rows(shop);
   if (shop.stopping()) return {};
   const std::string place = place_of_scores();
