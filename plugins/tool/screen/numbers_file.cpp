@@ -4,6 +4,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <nlohmann/json.hpp>
+
 #include <trainyard/formats/safetensors.hpp>
 
 #include "lib/fnv1a.hpp"
@@ -33,8 +35,8 @@ std::string digest_of(const Archive::Numbers& numbers) {
 
 }  // namespace
 
-bool NumbersFile::whole() const {
-  return text.at("digest").get<std::string>() == digest_of(numbers);
+bool NumbersFile::is_whole(const Json& parsed) const {
+  return parsed.at("digest").get<std::string>() == digest_of(numbers);
 }
 
 void write_numbers(const std::string& path, Json text, const Archive::Numbers& numbers) {
@@ -50,13 +52,12 @@ NumbersFile read_numbers(const std::string& path) {
   NumbersFile file;
   for (const NamedTensor& each : trainyard::read_safetensors(path)) {
     const at::Tensor tensor = each.tensor.contiguous();
-    if (each.name == text_name && tensor.scalar_type() == at::kByte) {
-      const auto* const begin = static_cast<const char*>(tensor.const_data_ptr());
-      file.text = Json::parse(begin, begin + tensor.numel());
-    } else if (each.name.starts_with("n.") && tensor.scalar_type() == at::kDouble) {
+    if (each.name == text_name && tensor.scalar_type() == at::kByte)
+      file.text.assign(static_cast<const char*>(tensor.const_data_ptr()),
+                       static_cast<std::size_t>(tensor.numel()));
+    else if (each.name.starts_with("n.") && tensor.scalar_type() == at::kDouble)
       file.numbers[each.name.substr(2)].assign(tensor.const_data_ptr<double>(),
                                                tensor.const_data_ptr<double>() + tensor.numel());
-    }
   }
   return file;
 }

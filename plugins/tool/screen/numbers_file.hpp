@@ -4,23 +4,23 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "archive.hpp"
 
 namespace screen {
 
 struct NumbersFile {
-  nlohmann::json text;  ///< a table; null: the file has none
+  std::string text;  ///< a table of JSON; empty: the file has none
   Archive::Numbers numbers;
 
-  /// Returns whether the numbers are those that were written.
-  bool whole() const;
+  /// Returns whether the numbers are those that were written; `parsed` is the text.
+  bool is_whole(const nlohmann::json& parsed) const;
 };
 
 /// The file appears at its place when it is whole. Throws DataError where it cannot be written.
 void write_numbers(const std::string& path, nlohmann::json text, const Archive::Numbers& numbers);
-/// Throws DataError where there is no file of this form, nlohmann::json::exception for a text that is none.
+/// Throws DataError where there is no file of this form.
 NumbersFile read_numbers(const std::string& path);
 
 }  // namespace screen

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include <trainyard/error.hpp>
 
 #include "numbers_file.hpp"
@@ -17,7 +19,8 @@ std::optional<Archive> Parts::find(std::size_t number) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
     NumbersFile file = read_numbers(path);
-    if (file.text.at("key").get<std::string>() == key_ && file.whole())
+    const auto text = nlohmann::json::parse(file.text);
+    if (text.at("key").get<std::string>() == key_ && file.is_whole(text))
       return Archive(std::move(file.numbers), path);
     complaint_ = folder_ + " has detectors of other rows or options, which are not used";
   } catch (const std::exception& error) {

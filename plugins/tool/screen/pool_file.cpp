@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include <trainyard/error.hpp>
 
 #include "numbers_file.hpp"
@@ -17,6 +19,7 @@ constexpr int version = 1;
 /// Throws ConfigError where the detectors are not those that the file was written with.
 void check_given(const Json& text, const std::vector<Given>& given, const std::string& path) {
   std::vector<std::string> has;
+  has.reserve(given.size());
   for (const Given& each : given) has.push_back(each.options);
   const auto expected = text.value("given", std::vector<std::string>());
   if (has == expected) return;
@@ -59,17 +62,18 @@ void save_pool(const std::string& path, SavedPool& saved) {
 SavedPool load_pool(const std::string& path, std::vector<Given> given) {
   try {
     NumbersFile file = read_numbers(path);
-    if (file.text.is_null())
+    if (file.text.empty())
       throw DataError(path + ": it is no pool: expected a file that trainyard screen wrote with --save");
-    if (const int found = file.text.at("version").get<int>(); found != version)
+    const Json text = Json::parse(file.text);
+    if (const int found = text.at("version").get<int>(); found != version)
       throw DataError(path + ": it is a pool of version " + std::to_string(found) +
                       ", and this program reads version " + std::to_string(version) + ": fit the pool again");
-    if (!file.whole())
+    if (!file.is_whole(text))
       throw DataError(
           path + ": its numbers are not those that were written: the file is damaged; fit the pool again");
-    check_given(file.text, given, path);
+    check_given(text, given, path);
     Archive archive(std::move(file.numbers), path);
-    return pool_of(file.text, archive, std::move(given));
+    return pool_of(text, archive, std::move(given));
   } catch (const Json::exception& error) {
     throw DataError(path + ": it is no pool that this program can read (" + error.what() +
                     "): fit the pool again");
