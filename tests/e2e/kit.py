@@ -80,6 +80,17 @@ class EveryKind(unittest.TestCase):
             with self.subTest(kind):
                 done.result()
 
+        self.screen()
+
+    def screen(self):
+        """The detector, a part, among those of the verb that takes such."""
+        (self.folder / "rows.csv").write_text("a,b\n" + "".join(f"{i % 5},{i % 3}\n" for i in range(20)) + "90,90\n")
+        run(["trainyard", "screen", "rows.csv", "--plugins", "my_detector/build", "--pool", '["knn:3"]', "--detectors", '[{ type = "my_detector" }]',
+             "--out", "scores.csv"], self.folder)
+        lines = [line.split(",") for line in (self.folder / "scores.csv").read_text().splitlines()]
+        self.assertEqual(lines[0][4:], ["knn:3", "my_detector"])
+        self.assertEqual(max(lines[1:], key=lambda line: float(line[5]))[0], "21")
+
     def check_and_train(self, kind, name):
         folder = self.folder / name
         inspected = run(f"trainyard plugins inspect build/lib{name}.so", folder)

@@ -109,6 +109,25 @@ class Screen(ScreenTest):
         self.host("screen", "run.toml", "--pool", names("knn:3", "hbos"))
         self.assertEqual((self.folder / "runs/small/tools/screen/scores.csv").read_bytes(), (self.folder / "scores.csv").read_bytes())
 
+    def test_the_samples_that_take_gives_a_run(self):
+        """They are judged as if the file had no others, in what the dataset learns as well, and the scores have a line for each row of the file."""
+        text = ROWS.replace("classes = 3", "classes = 3\nstandardize = true")
+        lines = rows(60, feature=lambda row, column: (row * row * 7 + column * 3) % 11 + 90 * (row > 40)).splitlines(True)
+        self.write("rows.csv", "".join(lines))
+        self.write("run.toml", text.replace("train = { ", 'train = { take = "last 41", '))
+        facts = self.report("run.toml", "--pool", names("knn:3", "hbos"))["facts"]
+        self.assertEqual((facts["rows"], facts["rows left aside"]), (41, 19))
+        judged = self.scores()
+        self.assertEqual([row["row"] for row in judged], [str(row + 1) for row in range(60)])
+        self.assertEqual({(row["score"], row["outlier"], row["weight"], row["knn:3"]) for row in judged[:19]}, {("", "0", "1", "")})
+        self.write("rows.csv", "".join(lines[19:]))
+        self.write("run.toml", text)
+        self.report("run.toml", "--pool", names("knn:3", "hbos"), "--out", "alone.csv")
+        self.assertEqual([{**row, "row": str(int(row["row"]) + 19)} for row in self.scores("alone.csv")], judged[19:])
+        # A training takes the file.
+        self.write("rows.csv", "".join(lines))
+        self.train(text.replace("train = { ", 'train = { take = "last 41", ') + '[data.sampler]\ntype = "weighted"\nrow_weights = "scores.csv"\n', "--set", "data.train.shuffle=false")
+
     def test_refusals_have_one_message_and_leave_no_file(self):
         x = np.random.default_rng(2).normal(size=(10, 3))
         self.table("rows.csv", x)
@@ -157,6 +176,113 @@ class Screen(ScreenTest):
         self.assertIn("without iforest:100000", said)
         rows = self.scores()
         self.assertEqual((len(rows), list(rows[0])), (3000, ["row", "score", "outlier", "weight", "hbos:10", "copod"]))
+
+
+class PluggedIn(ScreenTest):
+    """Detectors that are plugins."""
+
+    def setUp(self):
+        super().setUp()
+        self.x = np.random.default_rng(6).normal(size=(300, 5))
+        self.table("rows.csv", self.x)
+
+    def words(self, fault="", factor=1.0):
+        return "--plugins", FAULTY, "--detectors", f'[{{ type = "odd", fault = "{fault}", factor = {factor} }}]'
+
+    def test_one_screens_beside_the_others(self):
+        facts = self.report("rows.csv", "--pool", names("knn:3"), *self.words(), "--standardize", "false", "--save", "pool.safetensors")["facts"]
+        self.assertEqual(facts["detectors"], 2)
+        fitted = self.scores()
+        sums = self.x.sum(1)
+        np.testing.assert_allclose([float(row["odd"]) for row in fitted], (sums - sums.mean()) / sums.std(), atol=1e-12)
+        np.testing.assert_allclose([float(row["score"]) for row in fitted], [(float(row["odd"]) + float(row["knn:3"])) / 2 for row in fitted], atol=1e-12)
+        self.table("one.csv", self.x[7:8])
+        self.report("one.csv", "--pool_file", "pool.safetensors", *self.words(), "--out", "one-scores.csv")
+        self.assertEqual(self.scores("one-scores.csv")[0]["odd"], fitted[7]["odd"])
+        for words in ((), self.words(factor=2.0)):
+            said = self.host("screen", "one.csv", "--pool_file", "pool.safetensors", *words, code=2).stderr
+            self.assertIn('the pool was fitted with detectors = [{ ', said)
+        rows = self.report("rows.csv", "--pool", "[]", *self.words(), "--approximate", names("odd"), "--trees", "5")["rows"]
+        self.assertEqual([(row["detector"], row["scores new rows by"]) for row in rows], [("odd", "forest")])
+
+    def test_what_no_detector_may_do(self):
+        for fault, reason in (("throws", "these rows will not do"), ("throws_number", "it threw something without words"), ("nan", "its scores are not finite"),
+                              ("short", "it gave 299 scores for 300 rows")):
+            with self.subTest(fault):
+                said = self.host("screen", "rows.csv", "--pool", names("hbos"), *self.words(fault), "--out", "scores.csv").stderr
+                self.assertIn(f"odd cannot be fitted and is left out: {reason}", said)
+                self.assertNotIn("odd", self.scores()[0])
+        self.assertIn("no detector of the pool could be fitted: odd: these rows", self.host("screen", "rows.csv", "--pool", "[]", *self.words("throws"), code=5).stderr)
+        self.report("rows.csv", "--pool", names("hbos"), *self.words("short_later"), "--save", "pool.safetensors")
+        said = self.host("screen", "rows.csv", "--pool_file", "pool.safetensors", *self.words("short_later"), "--out", "new.csv", code=5).stderr
+        self.assertIn("odd cannot score the rows: it gave 299 scores for 300 rows", said)
+        self.assertFalse((self.folder / "new.csv").exists())
+
+
+class GoingOn(ScreenTest):
+    """A screening that is killed goes on with the detectors that it had fitted, to the same bits."""
+    POOL = ("--pool", names("lof:20", "knn:5", "hbos", "abod", "iforest:1500", "ocsvm", "cblof:8", "iforest:1000", "copod"), "--out", "scores.csv", "--save", "pool.safetensors")
+
+    def screening(self):
+        return subprocess.Popen(self.command("screen", "rows.csv", *self.POOL), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def results(self):
+        return [(self.folder / name).read_bytes() for name in ("scores.csv", "pool.safetensors")]
+
+    def begin_anew(self):
+        for name in ("scores.csv", "pool.safetensors"):
+            (self.folder / name).unlink()
+        self.assertEqual(list(self.folder.glob("*.parts")), [])
+
+    def test_killed_at_random_places(self):
+        self.table("rows.csv", np.random.default_rng(4).normal(size=(1500, 24)))
+        begin = time.monotonic()
+        self.host("screen", "rows.csv", *self.POOL)
+        length, whole, draws, places = time.monotonic() - begin, self.results(), np.random.default_rng(), []
+        self.begin_anew()
+        parts = 0
+        while len(places) < (20 if LONGER else 3):
+            place = draws.uniform(0, length)
+            tool = self.screening()
+            try:
+                said = tool.communicate(timeout=place)[1]
+            except subprocess.TimeoutExpired:
+                tool.kill()
+                said = tool.communicate()[1]
+                places.append(f"{place:.2f}")
+                parts = len(list(self.folder.glob("scores.csv.parts/*.safetensors")))
+                continue
+            self.assertEqual(tool.returncode, 0, said)
+            self.assertEqual(self.results(), whole, places)
+            self.begin_anew()
+            parts = 0
+        facts = self.report("rows.csv", *self.POOL)["facts"]
+        print("killed after", *places, "s of", f"{length:.2f}", "s; at the last", parts, "detectors were kept")
+        self.assertEqual(self.results(), whole, places)
+        self.begin_anew()
+        self.assertEqual(facts["detectors fitted before"], parts)
+
+    def test_stopped(self):
+        """After Ctrl-C as well; detectors of other rows or options are not used."""
+        self.table("rows.csv", np.random.default_rng(5).normal(size=(1500, 24)))
+        self.host("screen", "rows.csv", *self.POOL)
+        whole = self.results()
+        self.begin_anew()
+        tool = self.screening()
+        self.until(lambda: list(self.folder.glob("scores.csv.parts/*.safetensors")))
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=60)[1]
+        self.assertEqual(tool.returncode, 75, said)
+        self.assertIn("goes on", said)
+        other = self.host("screen", "rows.csv", *self.POOL, "--seed", 1)
+        self.assertIn("detectors of other rows or options, which are not used", other.stderr)
+        self.assertRegex(other.stdout, "detectors fitted before +0")
+        tool = self.screening()
+        self.until(lambda: list(self.folder.glob("scores.csv.parts/*.safetensors")))
+        tool.kill()
+        tool.communicate()
+        self.assertGreater(self.report("rows.csv", *self.POOL)["facts"]["detectors fitted before"], 0)
+        self.assertEqual(self.results(), whole)
 
 
 class LeftOut(KilledTest, ScreenTest):
@@ -241,6 +367,9 @@ class LeftOut(KilledTest, ScreenTest):
             wild[row] = "1e9," * 8 + "0\n"
         self.write("rows.csv", "".join(wild))
         self.assertEqual(self.train(plain + '[checkpoint]\ninterval = "1ep"\n', "--overwrite", "--set", 'data.val.take="last 10"')["digest"], drawn)
+        for count in (45, 59, 61):
+            self.write("weights.csv", "row,weight\n" + "".join(f"{row + 1},1\n" for row in range(count)))
+            self.assertIn(f"has {count} rows, and the training data 60", self.host("train", "run.toml", "--overwrite", code=4).stderr)
 
     def test_refusals(self):
         for text, said in (("row,outlier\n1,0\n2,1\n", "has 2 rows, and the data of the training split 60"), ("row,score\n1,0\n", 'no column "outlier"'),
@@ -488,6 +617,26 @@ class Peers(ScreenTest):
                     print(name, detector, method, round(area, 4), "original", round(whole[detector], 4))
                     with self.subTest(f"{detector} on {name}, {method}"):
                         self.assertGreaterEqual(area, whole[detector] - .01)
+
+    def test_projections_beside_random_subsets(self):
+        """Of as many columns as a projection leaves: the mean area of 10 draws, over sets and detectors."""
+        detectors, gained = ("knn:5", "lof:20"), []
+        for name in self.SETS:
+            x, y = self.odds(name)
+            table, wide = self.table(f"{name}.csv", x, y), x.shape[1]
+            rows = self.report(table, "--pool", names(*(each for each in detectors for _ in range(10))), "--approximate", "[]", "--label", "outlier")["rows"]
+            subsets, draws = {each: [] for each in detectors}, np.random.default_rng(0)
+            for _ in range(10):
+                aside = draws.permutation(wide)[:wide - int(wide * 2 / 3)]
+                found = self.areas(table, "--pool", names(*detectors), *ALONE, "--ignore", names(*(f"x{j}" for j in aside)))
+                for each in detectors:
+                    subsets[each].append(found[each])
+            for each in detectors:
+                projected = np.mean([row["auc"] for row in rows if row["detector"].startswith(each)])
+                gained.append(projected - np.mean(subsets[each]))
+                print(name, each, "basic", round(projected, 4), "subsets", round(np.mean(subsets[each]), 4))
+        print("mean gain", round(np.mean(gained), 4))
+        self.assertGreater(np.mean(gained), 0)
 
     def test_forests_keep_areas(self):
         for name in self.SETS:

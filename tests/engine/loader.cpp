@@ -13,6 +13,7 @@
 #include <trainyard/codec.hpp>
 #include <trainyard/compressor.hpp>
 #include <trainyard/dataset.hpp>
+#include <trainyard/detector.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/executor.hpp>
 #include <trainyard/hook.hpp>
@@ -104,7 +105,7 @@ TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
   const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,     Loss::kind,     Metric::kind,
                       Optimizer::kind, Schedule::kind,     Executor::kind,  Dropout::kind,  Hook::kind,
                       Sink::kind,      Checkpointer::kind, Rule::kind,      Recorder::kind, Compressor::kind,
-                      Tool::kind,      Study::kind,        Transform::kind, Codec::kind};
+                      Tool::kind,      Study::kind,        Transform::kind, Codec::kind,    Detector::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

@@ -191,7 +191,7 @@ TEST_CASE("weighted: rows are drawn by the weights of a file, by their numbers i
   CHECK(std::abs(normal_score(chi_square({all[0], all[2], all[3], all[4]}, {1e4, 5e4, 5e3, 3.5e4}), 3)) <
         4.0);
   auto part = make<Sampler>("weighted", options);  // of rows 2, 4 and 5, as `take` may give it
-  part->open({3, RandomStream(3, "sampler"), {}, {1, 3, 4}});
+  part->open({3, RandomStream(3, "sampler"), {}, {1, 3, 4}, 5});
   const auto taken = counts_of(*part, 3);
   CHECK(taken[0] == 0.0);
   CHECK(std::abs(normal_score(chi_square({taken[1], taken[2]}, {12500, 87500}), 1)) < 4.0);
@@ -200,6 +200,12 @@ TEST_CASE("weighted: rows are drawn by the weights of a file, by their numbers i
     return message_of<Error>([&] { open("weighted", size, 1, {}, given); });
   };
   CHECK_THAT(message("row,weight\n1,1\n2,1\n", 3), Catch::Contains("has 2 rows, and the training data 3"));
+  for (const std::int64_t rows : {4, 6})  // of the data: the file has 5
+    CHECK_THAT(
+        message_of<DataError>([&] {
+          make<Sampler>("weighted", options)->open({3, RandomStream(3, "sampler"), {}, {0, 1, 2}, rows});
+        }),
+        Catch::Contains("has 5 rows, and the training data " + std::to_string(rows)));
   CHECK_THAT(message("row,weight\n1,1\n1,1\n", 2), Catch::Contains("none of them is row 2"));
   CHECK_THAT(message("row,weight\n1,1\n3,1\n", 2), Catch::Contains("none of them is row 2"));
   CHECK_THAT(message("row,weight\n1,-1\n2,1\n", 2), Catch::Contains("other.csv:2: has \"-1\""));

@@ -28,7 +28,8 @@ namespace {
 constexpr const char* row_names[] = {"one a sample", "offsets", "free"};
 
 View part_of(const std::string& split, const std::string& take, std::int64_t size) {
-  return {"data." + split + ".take = \"" + take + "\"", *config::parse_take(take), size};
+  return {"data." + split + ".take = \"" + take + "\"",
+          *config::parse_take(take.empty() ? "first 100%" : take), size};
 }
 
 /// Moves a new network to the run's device and precision.
@@ -106,12 +107,20 @@ void Opening::dataset(ActivePlugin& plugin) {
   if (dataset.size() <= 0) throw DataError("holds no sample");
 }
 
+std::vector<std::int64_t> Opening::taken(const std::string& split) {
+  ActivePlugin& plugin = layer_.plugin("data." + split);
+  open(plugin);
+  return guarded(plugin.slot(), 0, [&] {
+    return part_of(split, config_.split(split)->take, plugin.as<Dataset>().size()).samples();
+  });
+}
+
 void Opening::sampler(ActivePlugin& plugin) {
   Sampler::Source source{0, RandomStream(run_.config.run.seed, "sampler"), {}, {}};
   ActivePlugin& training = layer_.plugin("data.train");
   std::optional<View> view;
   guarded(training.slot(), 0, [&] {
-    source.size = training.as<Dataset>().size();
+    source.size = source.all = training.as<Dataset>().size();
     source.labels = training.as<Dataset>().labels();
     view = view_of("train", training.as<Dataset>());
   });
@@ -232,7 +241,7 @@ std::optional<View> Opening::view_of(const std::string& split, const Dataset& da
   const auto* const learns = dynamic_cast<const Learns*>(&dataset);
   const auto ungraded = learns != nullptr ? learns->ungraded() : std::vector<std::int64_t>();
   if (text.empty() && ungraded.empty()) return std::nullopt;
-  View view = part_of(split, text.empty() ? "first 100%" : text, dataset.size());
+  View view = part_of(split, text, dataset.size());
   if (!ungraded.empty()) view.leave_out("data." + split, ungraded);
   return view;
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/engine/train/live.hpp"
 
@@ -22,6 +23,8 @@ class Opening {
   void open(Stage stage);
   /// Does all that a plugin does before the first step. What it makes goes into the layer.
   void open(ActivePlugin& plugin);
+  /// Opens the dataset of a split. Returns the samples that `take` gives the split.
+  std::vector<std::int64_t> taken(const std::string& split);
   /// Makes "train", "val" or "test", once their plugins are open. Throws Error. If `whole`, each batch is
   /// whole, even on one of several ranks.
   Split split(const std::string& name, bool whole = false);

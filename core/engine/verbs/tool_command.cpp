@@ -15,6 +15,7 @@
 #include <trainyard/sink.hpp>
 
 #include "core/engine/train/guard.hpp"
+#include "core/engine/train/opening.hpp"
 #include "core/engine/verbs/run_workshop.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
@@ -40,6 +41,9 @@ class RunData final : public DataWorkshop {
   }
   Dataset& dataset(std::string_view split) override {
     return run_.live().layer.plugin("data." + std::string(split)).as<Dataset>();
+  }
+  std::vector<std::int64_t> open(std::string_view split) override {
+    return Opening(run_.live(), run_.config(), run_.live().layer).taken(std::string(split));
   }
   void progress(std::int64_t done, std::int64_t total) override { show_progress(tool_, done, total); }
   bool stopping() const override { return SignalScope::caught() > 0; }

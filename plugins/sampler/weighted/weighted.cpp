@@ -100,12 +100,11 @@ class Weighted final : public trainyard::Sampler {
   std::vector<double> by_row(const Source& source) const {
     const std::vector<double> all = datasets::read_by_row(
         options_.row_weights, "weight", {std::numeric_limits<double>::max(), false, "a weight, from 0"});
-    const std::int64_t last = source.samples.empty() ? source.size - 1 : source.samples.back();
-    if (source.samples.empty() ? std::ssize(all) != source.size : std::ssize(all) <= last)
-      throw trainyard::DataError(
-          "sampler weighted: " + options_.row_weights + " has " + std::to_string(all.size()) +
-          " rows, and the training data " + (source.samples.empty() ? "" : "more than ") +
-          std::to_string(source.samples.empty() ? source.size : last) + ": expected a row for each");
+    const std::int64_t rows = source.samples.empty() ? source.size : source.all;
+    if (std::ssize(all) != rows)
+      throw trainyard::DataError("sampler weighted: " + options_.row_weights + " has " +
+                                 std::to_string(all.size()) + " rows, and the training data " +
+                                 std::to_string(rows) + ": expected a row for each");
     if (source.samples.empty()) return checked(all, "row_weights");
     std::vector<double> taken;
     for (const std::int64_t sample : source.samples) taken.push_back(all[static_cast<std::size_t>(sample)]);

@@ -48,6 +48,13 @@ class Archive {
     if (one.size() != 1) fail(name, "is a list, and a single number was expected");
     value = one.front();
   }
+  /// Returns all numbers whose names begin as entered, by the rest of their names.
+  Numbers all() const {
+    Numbers found;
+    for (const auto& [name, values] : numbers_)
+      if (name.starts_with(prefix_)) found[name.substr(prefix_.size())] = values;
+    return found;
+  }
   void matrix(const char* name, Matrix& value) {
     const std::string text = name;
     number((text + ".rows").c_str(), value.rows);

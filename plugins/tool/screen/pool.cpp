@@ -1,8 +1,8 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +25,23 @@ std::pair<double, double> moments(const std::vector<double>& values) {
 /// Standard scores; all 0 where the detector finds all rows alike.
 void standardize_scores(std::vector<double>& scores, double mean, double deviation) {
   for (double& score : scores) score = deviation > 0.0 ? (score - mean) / deviation : 0.0;
+}
+
+/// Returns what the exception that is being handled says; never an empty text.
+std::string reason_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    if (std::string text = error.what(); !text.empty()) return text;
+  } catch (...) {  // it has no words
+  }
+  return "it threw something without words";
+}
+
+void check_count(const std::vector<double>& scores, const Matrix& rows) {
+  if (scores.size() == rows.rows) return;
+  throw trainyard::PluginError("it gave " + std::to_string(scores.size()) + " scores for " +
+                               std::to_string(rows.rows) + " rows");
 }
 
 }  // namespace
@@ -59,20 +76,33 @@ double threshold_of(std::vector<double> scores, double contamination) {
   return scores[below] + (place - static_cast<double>(below)) * (scores[below + 1] - scores[below]);
 }
 
-Pool::Pool(PoolOptions options) : options_(std::move(options)) {
-  for (const std::string& name : options_.approximate) find_family(name);
-  std::map<std::string, int> seen;
-  for (const std::string& text : options_.detectors) {
-    Member member;
-    member.spec = parse_spec(text);
-    member.number = members_.size();
-    member.name = member.spec.text();
-    if (const int again = ++seen[member.name]; again > 1) member.name += " (" + std::to_string(again) + ")";
-    members_.push_back(std::move(member));
+Pool::Pool(PoolOptions options, std::vector<Given> given) : options_(std::move(options)) {
+  for (const std::string& text : options_.detectors) add(parse_spec(text));
+  for (Given& each : given) {
+    GivenFamily& made = families_.emplace_back(GivenFamily{each.name, {}});
+    made.family.name = made.name;
+    made.family.cost = find_family("knn").cost;  // nobody knows; what is wrong is taken over
+    add({&made.family, 0.0});
+    members_.back().given = true;
+    members_.back().options = std::move(each.options);
+    members_.back().detector = std::move(each.detector);
   }
+  for (const std::string& name : options_.approximate)
+    if (std::ranges::find(given, name, &Given::name) == given.end()) find_family(name);
   if (members_.empty())
     throw trainyard::ConfigError(
         "pool names no detector: expected one at least, as [\"knn:5\", \"iforest\"]");
+}
+
+void Pool::add(Spec spec) {
+  Member member;
+  member.spec = spec;
+  member.number = members_.size();
+  member.name = spec.text();
+  const auto again =
+      std::ranges::count(members_, member.name, [](const Member& each) { return each.spec.text(); });
+  if (again > 0) member.name += " (" + std::to_string(again + 1) + ")";
+  members_.push_back(std::move(member));
 }
 
 void Pool::check_rows(const Matrix& rows) const {
@@ -106,8 +136,9 @@ Matrix Pool::seen_by(const Member& member, const Matrix& standard_rows) const {
 
 void Pool::fit_member(Member& member, const Matrix& rows, const Work& work) const {
   const Matrix seen = seen_by(member, rows);
-  member.detector = member.spec.family->make(member.spec.parameter);
+  if (!member.given) member.detector = member.spec.family->make(member.spec.parameter);
   member.scores = member.detector->fit(seen, fitting_of(member, "fit", work));
+  check_count(member.scores, rows);
   std::tie(member.mean, member.deviation) = moments(member.scores);
   if (!std::isfinite(member.mean) || !std::isfinite(member.deviation))
     throw trainyard::NumericError("its scores are not finite");
@@ -119,8 +150,7 @@ void Pool::fit_member(Member& member, const Matrix& rows, const Work& work) cons
   standardize_scores(member.scores, member.mean, member.deviation);
 }
 
-Pool::Outcome Pool::fit(const Matrix& rows, const Work& work) {
-  check_rows(rows);
+void Pool::learn_columns(const Matrix& rows) {
   rows_ = rows.rows;
   columns_ = rows.columns;
   mean_.assign(columns_, 0.0);
@@ -133,39 +163,67 @@ Pool::Outcome Pool::fit(const Matrix& rows, const Work& work) {
     // What is constant but for the rounding of its mean is constant.
     if (deviation_[j] <= 1e-14 * std::abs(mean_[j])) deviation_[j] = 1.0;
   }
+}
+
+/// Decides what the member sees of the columns, and whether a forest takes its place.
+void Pool::shape(Member& member) const {
+  member.projected = options_.projection != ProjectionMethod::none && columns_ >= options_.least_columns &&
+                     member.spec.family->projects;
+  member.columns = columns_;
+  if (member.projected)
+    member.columns = std::max<std::size_t>(
+        1, static_cast<std::size_t>(options_.fraction * static_cast<double>(columns_) + 1e-9));
+  member.approximated =
+      std::ranges::find(options_.approximate, member.spec.family->name) != options_.approximate.end();
+}
+
+Pool::Outcome Pool::fit(const Matrix& rows, const Work& work, FittedBefore* before) {
+  constexpr double worth_keeping = 0.1;  // seconds: what took less is soon done again
+  check_rows(rows);
+  learn_columns(rows);
   const Matrix table = standard(rows);
-  const bool projects = options_.projection != ProjectionMethod::none && columns_ >= options_.least_columns;
   std::vector<std::string> reasons(members_.size());
   std::vector<std::uint8_t> done(members_.size(), 0);
   std::vector<std::function<void()>> tasks;
   std::vector<double> costs;
+  Outcome outcome;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
-    member.projected = projects && member.spec.family->projects;
-    member.columns = columns_;
-    if (member.projected)
-      member.columns = std::max<std::size_t>(
-          1, static_cast<std::size_t>(options_.fraction * static_cast<double>(columns_) + 1e-9));
-    member.approximated =
-        std::ranges::find(options_.approximate, member.spec.family->name) != options_.approximate.end();
+    const bool keeps = before != nullptr && !member.given;
+    if (std::optional<Archive> found = keeps ? before->find(i) : std::nullopt) {
+      keep_member(member, *found, "", before->models());
+      found->enter("");
+      found->number("seconds", member.seconds);
+      done[i] = 1;
+      ++outcome.known;
+      continue;
+    }
+    shape(member);
     costs.push_back(member.spec.family->cost.seconds(static_cast<double>(rows.rows),
                                                      static_cast<double>(member.columns)));
-    tasks.emplace_back([this, &member, &table, &work, &reason = reasons[i], &finished = done[i]] {
-      try {
-        fit_member(member, table, work);
-        finished = 1;
-      } catch (const Stopped&) {
-      } catch (const std::exception& error) {
-        reason = error.what();
-      }
-    });
+    tasks.emplace_back(
+        [this, &member, &table, &work, before, keeps, i, &reason = reasons[i], &finished = done[i]] {
+          try {
+            const auto begin = std::chrono::steady_clock::now();
+            fit_member(member, table, work);
+            member.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+            finished = 1;
+            if (!keeps || member.seconds < worth_keeping) return;
+            Archive archive;
+            keep_member(member, archive, "", before->models());
+            archive.enter("");
+            archive.number("seconds", member.seconds);
+            before->add(i, archive);
+          } catch (const Stopped&) {
+          } catch (...) {
+            reason = reason_thrown();
+          }
+        });
   }
-  Outcome outcome;
   outcome.shift = run_balanced(tasks, costs, work);
   outcome.bound = outcome.shift.bound(work.workers);
   std::vector<Member> kept;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    members_[i].seconds = std::max(0.0, outcome.shift.seconds[i]);
     if (!reasons[i].empty())
       outcome.failures.push_back({members_[i].name, reasons[i]});
     else if (done[i] == 0)
@@ -186,7 +244,12 @@ Pool::Outcome Pool::fit(const Matrix& rows, const Work& work) {
 std::vector<double> Pool::raw_scores(const Member& member, const Matrix& rows, const Work& work) const {
   const Matrix seen = seen_by(member, rows);
   const Fitting fitting = fitting_of(member, "score", work);
-  return member.approximated ? member.forest.predict(seen, fitting) : member.detector->score(seen, fitting);
+  if (member.approximated) return member.forest.predict(seen, fitting);
+  std::vector<double> scores = member.detector->score(seen, fitting);
+  check_count(scores, rows);
+  if (!std::ranges::all_of(scores, [](double each) { return std::isfinite(each); }))
+    throw trainyard::NumericError("its scores are not finite");
+  return scores;
 }
 
 std::vector<std::vector<double>> Pool::score(const Matrix& rows, const Work& work) const {
@@ -214,8 +277,8 @@ std::vector<std::vector<double>> Pool::score(const Matrix& rows, const Work& wor
           standardize_scores(part, members_[m].mean, members_[m].deviation);
           std::copy(part.begin(), part.end(), scores[m].begin() + static_cast<std::ptrdiff_t>(first));
         } catch (const Stopped&) {
-        } catch (const std::exception& error) {
-          reasons[m] = error.what();
+        } catch (...) {
+          reasons[m] = reason_thrown();
         }
       });
     }
@@ -246,16 +309,13 @@ void Pool::keep(Archive& archive) {
   archive.number("seed", options_.seed);
   if (archive.loading() && (mean_.size() != columns_ || deviation_.size() != columns_))
     archive.fail("mean", "does not have one number a column");
-  for (std::size_t m = 0; m < members_.size(); ++m) {
-    const std::string prefix = std::to_string(m) + ".";
-    archive.enter(prefix);
-    keep_member(members_[m], archive);
-    archive.enter(prefix + "detector.");
-    if (!members_[m].approximated) members_[m].detector->keep(archive);
-  }
+  for (std::size_t m = 0; m < members_.size(); ++m)
+    keep_member(members_[m], archive, std::to_string(m) + ".", true);
 }
 
-void Pool::keep_member(Member& member, Archive& archive) {
+/// Reads or writes a member, below names that begin with `prefix`. Without `model` only its scores.
+void Pool::keep_member(Member& member, Archive& archive, const std::string& prefix, bool model) {
+  archive.enter(prefix);
   archive.number("number", member.number);
   archive.number("columns", member.columns);
   archive.number("projected", member.projected);
@@ -267,8 +327,11 @@ void Pool::keep_member(Member& member, Archive& archive) {
     archive.fail("scores", "does not have one number a row");
   if (archive.loading() && (member.columns == 0 || member.columns > columns_))
     archive.fail("columns", "is no number of the pool's columns");
+  if (!model) return;
   if (member.approximated) return member.forest.keep(archive, member.columns);
-  if (archive.loading()) member.detector = member.spec.family->make(member.spec.parameter);
+  if (archive.loading() && !member.given) member.detector = member.spec.family->make(member.spec.parameter);
+  archive.enter(prefix + "detector.");
+  member.detector->keep(archive);
 }
 
 }  // namespace screen

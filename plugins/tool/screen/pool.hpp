@@ -2,6 +2,7 @@
 // balanced schedule, and one score of all.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,28 @@ std::vector<double> combined(const std::vector<std::vector<double>>& scores, Com
 /// Returns the number that a share `contamination` of the scores lies above: their quantile, between two linearly.
 double threshold_of(std::vector<double> scores, double contamination);
 
+/// Detectors of an earlier fit of the same pool to the same rows, which ended before all were fitted; and those of this
+/// one for the next.
+class FittedBefore {
+ public:
+  virtual ~FittedBefore() = default;
+
+  /// Returns whether it keeps what the detectors learned, beside their scores. Without, a pool that goes on can neither
+  /// score new rows nor be saved.
+  virtual bool models() const = 0;
+  /// Returns an archive to read a detector from, by its place in the options.
+  virtual std::optional<Archive> find(std::size_t number) = 0;
+  /// Takes a detector that was fitted. Any thread; throws nothing.
+  virtual void add(std::size_t number, const Archive& archive) = 0;
+};
+
+/// A detector that is not of the table in detectors.cpp.
+struct Given {
+  std::string name;
+  std::string options;  ///< a text that tells apart what it was made with
+  std::unique_ptr<Detector> detector;
+};
+
 class Pool {
  public:
   struct Member {
@@ -44,7 +67,10 @@ class Pool {
     std::size_t number = 0;   ///< place in the options, by which its random numbers are drawn
     std::size_t columns = 0;  ///< that it sees
     bool projected = false, approximated = false;
-    std::unique_ptr<Detector> detector;  ///< null where a forest took its place
+    std::unique_ptr<Detector>
+        detector;         ///< null where a forest took its place, or of a table, until it is fitted
+    bool given = false;   ///< it is not of the table in detectors.cpp
+    std::string options;  ///< of one that was given
     Forest forest;
     double mean = 0.0, deviation = 1.0;  ///< of its scores of the rows it was fitted to
     double seconds = 0.0;
@@ -59,13 +85,14 @@ class Pool {
   struct Outcome {
     std::vector<Failure> failures;
     std::vector<std::string> unfinished;  ///< detectors that a stop left out
+    std::size_t known = 0;                ///< detectors that were fitted before
     Shift shift;
     double bound = 0.0;  ///< no order of the same tasks on so many workers could be faster
   };
 
   Pool() = default;
-  /// Throws ConfigError for a detector that there is not.
-  explicit Pool(PoolOptions options);
+  /// Detectors that are given come behind those of the options. Throws ConfigError for a detector that there is not.
+  explicit Pool(PoolOptions options, std::vector<Given> given = {});
 
   const std::vector<Member>& members() const { return members_; }
   std::size_t columns() const { return columns_; }
@@ -74,7 +101,7 @@ class Pool {
 
   /// Fits all detectors that can be; those that fail or that a stop came before are left out. Throws DataError for rows
   /// that are too few or all the same, NumericError where none is left.
-  Outcome fit(const Matrix& rows, const Work& work);
+  Outcome fit(const Matrix& rows, const Work& work, FittedBefore* before = nullptr);
 
   /// Returns standard scores [detectors][rows]; those of a row do not depend on the others. Nothing after a stop.
   /// Throws DataError for another number of columns.
@@ -83,17 +110,25 @@ class Pool {
   void keep(Archive& archive);
 
  private:
+  struct GivenFamily {
+    std::string name;
+    Family family;
+  };
+  void add(Spec spec);
   void check_rows(const Matrix& rows) const;
   Matrix standard(const Matrix& rows) const;
   Matrix seen_by(const Member& member, const Matrix& standard_rows) const;
   Fitting fitting_of(const Member& member, const char* purpose, const Work& work) const;
   void fit_member(Member& member, const Matrix& rows, const Work& work) const;
   std::vector<double> raw_scores(const Member& member, const Matrix& rows, const Work& work) const;
-  void keep_member(Member& member, Archive& archive);
+  void learn_columns(const Matrix& rows);
+  void shape(Member& member) const;
+  void keep_member(Member& member, Archive& archive, const std::string& prefix, bool model);
 
   PoolOptions options_;
   std::size_t rows_ = 0, columns_ = 0;    ///< of the table that it was fitted to
   std::vector<double> mean_, deviation_;  ///< of the columns
+  std::list<GivenFamily> families_;       ///< of detectors that were given; members point to them
   std::vector<Member> members_;
 };
 

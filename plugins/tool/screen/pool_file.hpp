@@ -17,7 +17,8 @@ struct SavedPool {
 
 /// Throws DataError where it cannot be written.
 void save_pool(const std::string& path, SavedPool& saved);
-/// Throws DataError for a file that is no whole pool.
-SavedPool load_pool(const std::string& path);
+/// `given` are the detectors that the pool was made with beside those of the options, in their order. Throws DataError for
+/// a file that is no whole pool, ConfigError where it has others.
+SavedPool load_pool(const std::string& path, std::vector<Given> given = {});
 
 }  // namespace screen

@@ -5,11 +5,16 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include <trainyard/data_tool.hpp>
 #include <trainyard/host.hpp>
 
+#include "lib/fnv1a.hpp"
+#include "lib/printed.hpp"
+#include "parts.hpp"
+#include "plugged_in.hpp"
 #include "pool_file.hpp"
 #include "rates.hpp"
 #include "scores_file.hpp"
@@ -29,6 +34,8 @@ namespace {
 using namespace trainyard;
 using namespace screen;
 
+constexpr const char* version = "1.1.0";
+
 class Screen final : public DataTool {
  public:
   struct Options {
@@ -36,6 +43,7 @@ class Screen final : public DataTool {
     std::vector<std::string> ignore;
     std::vector<std::string> pool = {"knn:5", "lof:20", "hbos:10", "iforest:100",
                                      "copod", "ecod",   "cblof:8", "ocsvm"};
+    PluginList<trainyard::Detector> detectors;
     std::optional<double> contamination;
     std::optional<Combination> combination;
     bool standardize = true;
@@ -55,10 +63,11 @@ class Screen final : public DataTool {
   NumberTable read_rows(DataWorkshop& shop);
   NumberTable read_samples(DataWorkshop& shop);
   Work work_of(DataWorkshop& shop, const char* what);
-  Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved);
+  Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, Parts& before, SavedPool& saved);
+  std::string key_of(const NumberTable& table) const;
   void tell_odd_columns(const NumberTable& table);
   void tell(const std::string& text) { host().log(LogLevel::warning, text); }
-  /// Returns where scores are written; makes the tool's folder if it is there.
+  /// Returns where scores are written; makes the tool's folder if it is there. Throws DataError where there is no folder.
   std::string place_of_scores() const;
   Scored scored_of(const SavedPool& saved, std::vector<std::vector<double>> standard) const;
   static void add_facts(Report& report, const SavedPool& saved, const Scored& scored,
@@ -69,7 +78,7 @@ class Screen final : public DataTool {
 };
 
 void Screen::describe(Manifest<Options>& m) {
-  m.name("screen").version("1.0.0").summary(
+  m.name("screen").version(version).summary(
       "Finds rows that are unlike the others, by many outlier detectors as one.");
   m.option("file", &Options::file,
            "CSV file, plain or .gz: a row a line, of which the columns of numbers are compared; empty: the "
@@ -80,6 +89,8 @@ void Screen::describe(Manifest<Options>& m) {
            "detectors, each with its number if it has one: knn:K, knn_mean:K, lof:K, abod:K, hbos:BINS, "
            "iforest:TREES, "
            "copod, ecod, ecod_sums, cblof:CLUSTERS, ocsvm:NU, pca");
+  m.option("detectors", &Options::detectors,
+           "detectors that are plugins, beside those of pool: [{ type = \"NAME\" }]");
   m.option("out", &Options::out,
            "CSV file to write: row, score, outlier, weight, and the standard score of each detector; empty: "
            "scores.csv in the tool's "
@@ -147,12 +158,14 @@ NumberTable Screen::read_rows(DataWorkshop& shop) {
   return table;
 }
 
-/// Reads the inputs of the training split, a row a sample.
+/// Reads the inputs of the samples that the run trains on, a row a sample.
 NumberTable Screen::read_samples(DataWorkshop& shop) {
   if (!options_.ignore.empty() || !options_.label.empty())
     throw ConfigError("ignore and label name columns of a file: a run's samples have none; give a CSV file");
-  Dataset& dataset = shop.dataset("train");
-  dataset.open("train");
+  const Dataset& dataset = shop.dataset("train");
+  NumberTable table;
+  table.samples = shop.open("train");
+  table.all = dataset.size();
   const BatchSchema schema = dataset.schema();
   std::size_t columns = 0;
   for (const FieldSchema& field : schema.inputs) {
@@ -164,15 +177,13 @@ NumberTable Screen::read_samples(DataWorkshop& shop) {
     for (const std::int64_t extent : field.shape) size *= static_cast<std::size_t>(extent);
     columns += size;
   }
-  NumberTable table;
-  const auto rows = static_cast<std::size_t>(dataset.size());
+  const std::size_t rows = table.samples.size();
   table.numbers = Matrix(rows, columns);
   for (std::size_t j = 0; j < columns; ++j) table.names.push_back("input " + std::to_string(j + 1));
   constexpr std::size_t at_once = 256;
   for (std::size_t first = 0; first < rows && !shop.stopping(); first += at_once) {
-    std::vector<std::int64_t> indices;
-    for (std::size_t i = first; i < std::min(rows, first + at_once); ++i)
-      indices.push_back(static_cast<std::int64_t>(i));
+    const auto indices =
+        std::span<const std::int64_t>(table.samples).subspan(first, std::min(at_once, rows - first));
     const Batch batch = dataset.read(indices, {host().random("rows"), static_cast<std::int64_t>(first), 0});
     std::size_t column = 0;
     for (const at::Tensor& input : batch.inputs) {
@@ -207,18 +218,37 @@ void Screen::tell_odd_columns(const NumberTable& table) {
          " columns are constant and tell rows apart by nothing: " + names + (constant > 5 ? ", ..." : ""));
 }
 
-Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, SavedPool& saved) {
+/// Returns a digest of all that the scores depend on.
+std::string Screen::key_of(const NumberTable& table) const {
+  lib::Fnv1a key;
+  for (const auto* words : {&table.names, &options_.pool, &options_.approximate}) {
+    for (const std::string& word : *words) key.update(word).update("\n");
+    key.update("\n");
+  }
+  for (const double number : {static_cast<double>(options_.projection), options_.target_dim_frac,
+                              static_cast<double>(options_.min_dim), static_cast<double>(options_.trees),
+                              static_cast<double>(options_.seed), options_.standardize ? 1.0 : 0.0,
+                              options_.save.empty() ? 0.0 : 1.0})
+    key.update(lib::shortest(number)).update(" ");
+  const std::vector<double>& numbers = table.numbers.values;
+  key.update({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)});
+  return version + (" " + key.hex());
+}
+
+Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, Parts& before, SavedPool& saved) {
   tell_odd_columns(table);
   saved.columns = table.names;
   saved.contamination = options_.contamination.value_or(0.1);
   saved.combination = options_.combination.value_or(Combination::average);
-  Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"));
+  Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"), &before);
+  if (!before.complaint().empty()) tell(before.complaint());
   for (const Pool::Failure& failure : outcome.failures)
     tell(failure.name + " cannot be fitted and is left out: " + failure.reason);
   if (!outcome.unfinished.empty() && !saved.pool.members().empty()) {
     std::string names;
     for (const std::string& name : outcome.unfinished) names += (names.empty() ? "" : ", ") + name;
-    tell("interrupted: the scores are those of the other detectors, without " + names);
+    tell("interrupted: the scores are those of the other detectors, without " + names +
+         "; the same command goes on with those that took long");
   }
   return outcome;
 }
@@ -235,7 +265,13 @@ Scored Screen::scored_of(const SavedPool& saved, std::vector<std::vector<double>
 }
 
 std::string Screen::place_of_scores() const {
-  if (!options_.out.empty()) return options_.out;
+  if (!options_.out.empty()) {
+    const std::filesystem::path folder = std::filesystem::path(options_.out).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+      throw DataError(options_.out + " cannot be written: there is no folder " + folder.string() +
+                      "; make it");
+    return options_.out;
+  }
   const std::filesystem::path folder = std::filesystem::path(host().run().directory) / "tools/screen";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -252,6 +288,8 @@ void Screen::add_facts(Report& report, const SavedPool& saved, const Scored& sco
                   {"detectors", static_cast<std::int64_t>(scored.detectors.size())},
                   {"outliers", outliers},
                   {"threshold", scored.threshold}};
+  if (const std::int64_t aside = table.all - std::ssize(table.samples); aside > 0)
+    report.facts.emplace_back("rows left aside", aside);
   const bool labelled = !table.labels.empty();
   if (labelled) report.facts.emplace_back("auc", area_under_curve(scored.combined, table.labels));
   report.columns = {"detector", "columns", "scores new rows by", "seconds"};
@@ -269,16 +307,19 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   SavedPool saved;  // made ahead of the table, which may take long to read
   if (fits)
     saved.pool = Pool({options_.pool, options_.projection, options_.target_dim_frac, options_.min_dim,
-                       options_.approximate, options_.trees, options_.seed, options_.standardize});
+                       options_.approximate, options_.trees, options_.seed, options_.standardize},
+                      made_detectors(host(), options_.detectors));
   else
-    saved = load_pool(options_.pool_file);
+    saved = load_pool(options_.pool_file, made_detectors(host(), options_.detectors));
   const NumberTable table = read_rows(shop);
   if (shop.stopping()) return {};
+  const std::string place = place_of_scores();
+  Parts before(place + ".parts", fits ? key_of(table) : "", !options_.save.empty());
   Pool::Outcome outcome;
   std::vector<std::vector<double>> standard;
   const auto begin = std::chrono::steady_clock::now();
   if (fits) {
-    outcome = fit(shop, table, saved);
+    outcome = fit(shop, table, before, saved);
     standard = saved.pool.fitted_scores();
   } else {
     const std::string name = options_.file.empty() ? "the run" : options_.file;
@@ -286,10 +327,12 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (standard.empty()) return {};  // interrupted ahead of the first
-  const Scored scored = scored_of(saved, std::move(standard));
-  const std::string place = place_of_scores();
+  Scored scored = scored_of(saved, std::move(standard));
+  scored.rows = table.samples;
+  scored.all = table.all;
   write_scores(place, scored);
   if (fits && !options_.save.empty()) save_pool(options_.save, saved);
+  if (outcome.unfinished.empty()) before.remove();
   Report report;
   add_facts(report, saved, scored, table);
   report.facts.insert(report.facts.begin(), {"file", place});
@@ -297,6 +340,7 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   if (fits) {
     report.facts.emplace_back("makespan over bound",
                               outcome.bound > 0.0 ? outcome.shift.makespan / outcome.bound : 1.0);
+    report.facts.emplace_back("detectors fitted before", static_cast<std::int64_t>(outcome.known));
     report.facts.emplace_back("tasks taken over", static_cast<std::int64_t>(outcome.shift.taken_over));
     if (!options_.save.empty()) report.facts.emplace_back("pool", options_.save);
   }

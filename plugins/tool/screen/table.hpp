@@ -1,6 +1,7 @@
 // Tables of text files, as far as they are numbers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,8 +13,10 @@ namespace screen {
 struct NumberTable {
   std::vector<std::string> names;  ///< of the columns of numbers; "column 3" where the file has no header
   Matrix numbers;
-  std::vector<double> labels;      ///< of the label column; empty where none was named
-  std::vector<std::string> texts;  ///< columns of text, which were left out
+  std::vector<double> labels;         ///< of the label column; empty where none was named
+  std::vector<std::string> texts;     ///< columns of text, which were left out
+  std::vector<std::int64_t> samples;  ///< of a run: the number of each row in the dataset; empty: of a file
+  std::int64_t all = 0;               ///< samples of that dataset
 };
 
 struct TableOptions {

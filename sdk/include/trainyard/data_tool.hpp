@@ -24,6 +24,9 @@ class DataWorkshop {
   virtual std::vector<std::string> splits() const = 0;
   /// Returns a split's dataset with its options, as the run would open it: Dataset::open was not called.
   virtual Dataset& dataset(std::string_view split) = 0;
+  /// Opens a split's dataset as the run does, "train" ahead of the others. Returns the samples that `take`
+  /// gives the split, by their numbers in the dataset, ascending.
+  virtual std::vector<std::int64_t> open(std::string_view split) = 0;
 
   /// These two are as in Workshop.
   virtual void progress(std::int64_t done, std::int64_t total) = 0;

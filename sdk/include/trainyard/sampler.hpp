@@ -19,10 +19,11 @@ class Sampler : public Plugin {
   static constexpr Kind kind{"sampler", 1};
 
   struct Source {
-    std::int64_t size = 0;                   ///< samples in the dataset, > 0
+    std::int64_t size = 0;                   ///< samples to draw from, > 0
     RandomStream random;                     ///< keyed by the run's seed; its step is the epoch
     std::vector<std::int64_t> labels;        ///< Dataset::labels
     std::vector<std::int64_t> samples = {};  ///< number of each in the dataset; empty: all, in its order
+    std::int64_t all = 0;                    ///< samples in the dataset with those that `take` leaves aside
   };
 
   /// Called once before anything else.
