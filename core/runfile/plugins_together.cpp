@@ -136,9 +136,16 @@ class Together {
   }
 
   Lack lack_of_feature(const plugins::Provided& feature, bool absent) const {
-    const PluginInUse* other = find([&](const PluginInUse& each) {
-      return each.plugin->manifest.kind == feature.kind && provides(each, feature.name) == absent;
-    });
+    const auto is_in = [&](const PluginInUse& part) {
+      return find([&](const PluginInUse& each) {
+               return part.slot.starts_with(each.slot + ".") && provides(each, feature.name);
+             }) != nullptr;
+    };
+    const PluginInUse* other =
+        find([&](const PluginInUse& each) {  // what has a feature may have parts without
+          return each.plugin->manifest.kind == feature.kind && provides(each, feature.name) == absent &&
+                 (absent || !is_in(each));
+        });
     if (other == nullptr) return {};
     const std::string kind(feature.kind), what(feature.what);
     const std::string article =
