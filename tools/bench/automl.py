@@ -131,7 +131,7 @@ def configurations(ledger):
     for each in entries(ledger):
         name, _, fold = each["trial"].partition("/")
         accuracy = each["metrics"].get("val/accuracy") if each["end"] == "done" else None
-        if name == "best":
+        if name in ("best", "ensemble"):
             continue
         learner = next((change.split("=")[1] for change in each["set"] if change.startswith("model.hidden")), "trees")
         if not fold:
@@ -155,7 +155,10 @@ def ours(table, seed, seconds, folder, answers, *more):
             best = accuracy
             incumbents.append((elapsed, test_error(folder, place / "runs" / name, answers), accuracy, learner))
     final = [each for each in entries(place / "ledger.jsonl") if each["trial"] == "best"]
-    return {"error": test_error(folder, place / "runs" / "best", answers) if final else 1.0, "trials": len(tried),
+    ensemble = [each for each in entries(place / "ledger.jsonl") if each["trial"] == "ensemble" and each["end"] == "done"]
+    return {"error": test_error(folder, place / "runs" / "best", answers) if final else 1.0,
+            "ensemble": test_error(folder, place / "runs" / "ensemble", answers) if ensemble else None,
+            "ensembled": ensemble[0]["elapsed"] if ensemble else None, "trials": len(tried),
             "searched": max(each[0] for each in tried), "wall": wall, "incumbents": incumbents,
             "elapsed": (final or list(entries(place / "ledger.jsonl")))[-1]["elapsed"], "values": final[-1]["set"] if final else []}
 
@@ -257,6 +260,8 @@ def report(found, tables, seeds, systems):
             times += own
             line += "   " + ", ".join(f"{each:.1f}" for each in own) + " s"
         print(line)
+    if "ours" in systems and any(found[table, seed, "ours"].get("ensemble") is not None for table in tables for seed in seeds):
+        report_ensembles(found, tables, seeds)
     if times:
         print(f"random's error is reached after {statistics.median(times):.1f} s, median of {len(times)}")
     for other in [each for each in ("random", "package") if {each, "ours"} <= set(systems)]:
@@ -266,6 +271,20 @@ def report(found, tables, seeds, systems):
         print(f"against {other}: not worse on {sum(each <= 0 for each in behind.values())} of {len(tables)} tables; at most "
               f"{100 * max(behind.values()):+.2f} points behind ({max(behind, key=behind.get)}); "
               f"{statistics.median(rates or [float('inf')]):.2f} times its configurations a minute, median")
+
+
+def report_ensembles(found, tables, seeds):
+    """Test errors of the ensemble and of the best configuration trained on all rows, of the same search."""
+    better = []
+    for table in tables:
+        own = [found[table, seed, "ours"] for seed in seeds if found[table, seed, "ours"].get("ensemble") is not None]
+        if not own:
+            continue
+        better += [each["error"] - each["ensemble"] for each in own]
+        print(f"{table:15} ensemble {100 * statistics.median(each['ensemble'] for each in own):.2f} %, best {100 * statistics.median(each['error'] for each in own):.2f} %; "
+              f"ready after {max(each['ensembled'] for each in own):.1f} s at most")
+    print(f"the ensemble is better in {sum(each > 0 for each in better)} of {len(better)} searches, worse in {sum(each < 0 for each in better)}; "
+          f"mean gain {100 * statistics.fmean(better):+.2f} points")
 
 
 def report_budget(found, tables, seeds, seconds):

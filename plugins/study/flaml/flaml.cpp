@@ -615,17 +615,18 @@ std::optional<StudyTrial> Flaml::ensemble_trial() {
     trial.labels.emplace_back("train", of.train);
     trial.labels.emplace_back("val", of.val);
   }
-  if (options_.time) trial.set.push_back("trainer.max_wall_time=" + seconds_for_ensemble());
+  if (keeps_time()) trial.set.push_back("trainer.max_wall_time=" + seconds_for_ensemble());
   members_ = std::move(numbers);
   is_ensemble_given_ = true;
   return trial;
 }
 
-/// Returns the seconds that the ensemble may take: what is left but for the last training within the time, and its own share.
+/// Returns the seconds that the ensemble may take, where the last training is to come within the time: what is left ahead of
+/// that, and what was kept.
 std::string Flaml::seconds_for_ensemble() const {
-  const std::optional<std::size_t> last = keeps_time() ? best_to_train() : std::nullopt;
+  const std::optional<std::size_t> last = best_to_train();
   const double free = left() - (last ? seconds_to_train(ended_.at(*last)) : 0.0);
-  return seconds_text(std::max(free, 0.0) + std::max(reserve(), least_seconds_));
+  return seconds_text(std::max(free, 0.0) + reserve());
 }
 
 /// Returns the training of the best configuration on all samples.
