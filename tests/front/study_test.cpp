@@ -681,7 +681,8 @@ TEST_CASE("flaml makes an ensemble of the best on all samples but what is held o
     model.set("type", "mlp");
     model.set("hidden", Value(Array{Value(number_in(trial, "model.width"))}));
     model.set("dropout", Value(Table()));
-    split.set("batch_size", 32 + std::lround(100 * number_in(trial, "model.x")));
+    for (const char* const key : {"batch_size", "micro_batch_size"})
+      split.set(key, 32 + std::lround(100 * number_in(trial, "model.x")));
     data.set("type", trial.run == "/near.toml" ? "csv" : "idx");
     data.set("train", Value(split));
     data.set("val", Value(split));

@@ -1,8 +1,12 @@
 // The ensemble of the best at the end: a run of the model `ensemble`, as changes of a run file.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <trainyard/value.hpp>
@@ -30,17 +34,34 @@ inline std::string toml(const trainyard::Value& value) {
   return text + "\"";
 }
 
+/// Keys of [data] that say in what order and by how many samples are read, and not what a network sees of one.
+inline bool is_of_reading(std::string_view key) {
+  constexpr std::string_view keys[] = {
+      "take",    "batch_size", "micro_batch_size", "accumulation", "global_batch_size",
+      "shuffle", "drop_last",  "workers",          "prefetch",     "sampler"};
+  return std::ranges::find(keys, key) != std::end(keys);
+}
+
 /// Returns the text of a resolved run's table [data], without what may differ between runs whose networks see the same
-/// features: the part of the samples that a split takes, and how many make a batch.
+/// features.
 inline std::string data_text(const trainyard::Table& run) {
+  using Entry = trainyard::Table::Entry;
   const trainyard::Value* const given = run.find("data");
   if (given == nullptr) return {};
   trainyard::Table data = given->as<trainyard::Table>();
-  data.erase("batch_size");
-  for (trainyard::Table::Entry& each : data.entries())
+  const auto is_entry_of_reading = [](const Entry& each) { return is_of_reading(each.key); };
+  std::erase_if(data.entries(), is_entry_of_reading);
+  for (Entry& each : data.entries())
     if (auto* const split = each.value.get_if<trainyard::Table>())
-      for (const char* const key : {"take", "batch_size", "shuffle"}) split->erase(key);
+      std::erase_if(split->entries(), is_entry_of_reading);
   return toml(trainyard::Value(std::move(data)));
+}
+
+/// Returns whether a change of a run file, as after --set, says what the data is.
+inline bool is_of_data(std::string_view change) {
+  const std::string_view key = change.substr(0, change.find('='));
+  return key.starts_with("vars.") ||
+         (key.starts_with("data.") && !is_of_reading(key.substr(key.rfind('.') + 1)));
 }
 
 /// A configuration that may be a member: the resolved run file of its trial, and that run's folder as it is seen from the

@@ -598,10 +598,7 @@ std::optional<StudyTrial> Flaml::ensemble_trial() {
   }
   if (members.size() < 2) return std::nullopt;
   trial.name = ensemble_name;
-  std::erase_if(trial.set,
-                [](const std::string& change) {  // of the learner, what does not say what the data is
-                  return !change.starts_with("data.") && !change.starts_with("vars.");
-                });
+  std::erase_if(trial.set, [](const std::string& change) { return !studies::is_of_data(change); });
   trial.set.insert(trial.set.begin(), common.set.begin(), common.set.end());
   for (std::string& change : studies::ensemble_changes(members, steps))
     trial.set.push_back(std::move(change));
