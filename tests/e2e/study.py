@@ -338,6 +338,7 @@ trials = 5
 folds = 2
 budget = "1ep"
 cost = "steps"
+ensemble = 20
 learners = [
   { name = "deep", run = "rows.toml", space = [
     { key = "optimizer.lr", low = 1e-3, high = 1.0, log = true }, { key = "model.layers", choices = ["[2, 16, 3]", "[2, 4, 3]"] }] },

@@ -332,7 +332,7 @@ TEST_CASE(
       {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
       {"hyperband", space + "max_budget = \"9ep\"\n"},
       {"flaml", "learners = [{ name = \"run\", " + space.substr(0, space.size() - 1) +
-                    " }]\ntrials = 9\nseed = 4\ncost = \"steps\"\nensemble = 0\n"}};
+                    " }]\ntrials = 9\nseed = 4\ncost = \"steps\"\n"}};
   const auto value = [](const StudyTrial& trial) {
     double sum = trial.until ? trial.until->count : 0.0;
     for (const std::string& change : trial.set)
@@ -478,7 +478,7 @@ const std::string two_learners =
     "name = "
     "\"far\", run = \"/far.toml\", cost = 2.0, space = [{ key = \"model.x\", low = 0.0, high = 1.0, start = "
     "0.5 }] }]\n"
-    "goal = \"min\"\nensemble = 0\n";
+    "goal = \"min\"\n";
 
 std::string text_in(const StudyTrial& trial, const std::string& key) {
   for (const std::string& change : trial.set)
@@ -690,9 +690,7 @@ TEST_CASE("flaml makes an ensemble of the best on all samples but what is held o
     whole.set("data", Value(data));
     return whole;
   };
-  const std::string options =
-      std::string(two_learners).replace(two_learners.find("ensemble"), 12, "ensemble = 3");
-  const auto flaml = study("flaml", options + "time = \"60s\"\n", run);
+  const auto flaml = study("flaml", two_learners + "ensemble = 3\ntime = \"60s\"\n", run);
   std::map<std::string, double> losses;
   const std::vector<Judged> all = judged(*flaml, 200'000, [&](const StudyTrial& trial) {
     const double loss = bowl(trial);

@@ -128,7 +128,7 @@ class Flaml final : public Study {
     int folds = 5;
     std::int64_t rows = 10'000;
     studies::Retrain retrain = studies::Retrain::full;
-    int ensemble = 20;
+    int ensemble = 0;
   };
   static void describe(Manifest<Options>& m) {
     m.name("flaml").version("1.0.0").summary(
@@ -157,9 +157,10 @@ class Flaml final : public Study {
     m.option("retrain", &Options::retrain,
              "the best configuration is trained on all samples: after the search, within its time, or not")
         .also({"retrain_full"});
-    m.option("ensemble", &Options::ensemble,
-             "of how many of the best configurations an ensemble is made at the end, in the run `ensemble`; "
-             "0: none")
+    m.option(
+         "ensemble", &Options::ensemble,
+         "of how many of the best configurations an ensemble is chosen at the end, in the run `ensemble`; "
+         "0: none")
         .range(0, 1000);
   }
   explicit Flaml(const Options& options) : options_(options) {}
