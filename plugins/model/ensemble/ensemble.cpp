@@ -31,17 +31,14 @@ class Ensemble final : public Model {
         .required();
     m.option("from", &Options::from,
              "the folders of these runs, in the same order, seen from this run's: \"../0007\". They are read "
-             "by the first step "
-             "alone: the ensemble keeps their weights. They are of runs with the same features of the data, "
-             "which never trained on "
-             "[data.val]")
-        .required();
+             "by the first step alone: the ensemble keeps their weights. They are of runs with the same "
+             "features of the data, which never trained on [data.val]. Empty: networks as they are drawn");
   }
   explicit Ensemble(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
     const std::size_t count = options_.members.tables.size();
-    if (count == 0 || count != options_.from.size())
+    if (count == 0 || (!options_.from.empty() && count != options_.from.size()))
       throw ConfigError("model.members has " + std::to_string(count) + " networks and model.from " +
                         std::to_string(options_.from.size()) +
                         " folders: give a folder for each, and one at least");

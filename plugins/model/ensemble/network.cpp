@@ -72,6 +72,25 @@ void EnsembleNetwork::to(at::Device device) {
   counts_ = counts_.to(device);
 }
 
+void EnsembleNetwork::adopt(const std::vector<NamedTensor>& tensors) {
+  const std::vector<NamedTensor> own = buffers();
+  const auto is_same = [](const NamedTensor& a, const NamedTensor& b) {
+    const bool grows = b.tensor.dim() == 1 && b.tensor.scalar_type() == at::kByte;
+    return a.name == b.name && a.tensor.scalar_type() == b.tensor.scalar_type() &&
+           (grows || a.tensor.sizes() == b.tensor.sizes());
+  };
+  if (!std::ranges::equal(tensors, own, is_same))
+    throw ConfigError(
+        "the model that is replaced has other members: an ensemble takes the place of one of the same");
+  counts_ = tensors.front().tensor;
+  std::size_t next = 1;
+  for (const Member& each : members_) {
+    std::vector<NamedTensor> of_member = weights_of(*each.network);
+    for (NamedTensor& weight : of_member) weight.tensor = tensors[next++].tensor;
+    each.network->adopt(of_member);
+  }
+}
+
 std::vector<NamedTensor> EnsembleNetwork::buffers() const {
   std::vector<NamedTensor> all = {{"chosen", counts_}};
   for (std::size_t i = 0; i < members_.size(); ++i)
@@ -115,7 +134,9 @@ at::Tensor EnsembleNetwork::forward(const Batch& batch, const ForwardContext&) {
 
 /// Reads the weights of the members from their runs.
 void EnsembleNetwork::load() const {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  if (from_.empty())
+    host_.log(LogLevel::warning, "model.from names no runs: the members are networks that nobody trained");
+  for (std::size_t i = 0; i < from_.size(); ++i) {
     const std::filesystem::path folder = std::filesystem::path(host_.run().directory) / from_[i];
     read_weights(*members_[i].network, (folder / "model.safetensors").lexically_normal().string());
   }

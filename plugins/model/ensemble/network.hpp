@@ -32,6 +32,7 @@ class EnsembleNetwork final : public trainyard::Network, public trainyard::Grows
   std::vector<trainyard::NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override { return shape_; }
   void to(at::Device device) override;
+  void adopt(const std::vector<trainyard::NamedTensor>& tensors) override;
 
   at::Tensor margins(const trainyard::Batch& batch) override { return forward(batch, {}); }
   /// Adds the member with which the mean has the least loss on the validation split: -log of the target's probability,
