@@ -137,8 +137,14 @@ class Together {
 
   Lack lack_of_feature(const plugins::Provided& feature, bool absent) const {
     const auto is_one = [&](const PluginInUse& each) { return each.plugin->manifest.kind == feature.kind; };
-    const PluginInUse* other =
-        find([&](const PluginInUse& each) { return is_one(each) && provides(each, feature.name); });
+    const auto is_part = [&](const PluginInUse& part) {  // of one that has what its parts may lack
+      return find([&](const PluginInUse& each) {
+               return is_one(each) && part.slot.starts_with(each.slot + ".");
+             }) != nullptr;
+    };
+    const PluginInUse* other = find([&](const PluginInUse& each) {
+      return is_one(each) && provides(each, feature.name) && (absent || !is_part(each));
+    });
     if ((other != nullptr) != absent) return {};
     if (!absent) other = find(is_one);
     const bool is_list = plugins::find_kind(feature.kind)->place == plugins::KindRow::Place::list;

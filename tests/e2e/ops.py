@@ -112,6 +112,26 @@ class Ops(HostTest):
         self.assertEqual(now[:len(had)], had)
         self.assertGreater(len(now), len(had))
 
+    def test_a_sweep_of_another_machine_is_put_behind_the_own_one(self):
+        self.write("run.toml", SMALL)
+        words = ("--database", "own.csv", "--sweeps", '["kernel"]', "--network", "false")
+        done = self.call(*words)
+        self.assertIn("own.csv is not there: a new database is made", done.stderr)
+        own = (self.folder / "own.csv").read_text()
+        (machine,) = {row["machine"] for row in self.rows("own.csv")}
+        other = own.replace(machine, "f" * len(machine))
+        self.write("own.csv", own + other)  # as `cat` makes it of the files of two machines
+        done = self.call(*words, "--format", "json")
+        self.assertNotIn("a new database", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["facts"]["rows of other machines"], len(own.splitlines()) - 2)
+        self.call(*words[:-4], "--sweeps", '["stride"]', "--network", "false")
+        merged = (self.folder / "own.csv").read_text()
+        self.assertEqual(merged.count("\nsweep,"), 1)
+        rows = self.rows("own.csv")
+        for line in [*own.splitlines()[2:], *other.splitlines()[2:]]:
+            self.assertIn(line, merged.splitlines())
+        self.assertEqual(len({row["machine"] for row in rows}), 2)
+
     def test_bad_input_is_refused_with_its_place(self):
         self.write("run.toml", SMALL)
         self.assertIn('sweeps has "cuot": expected some of all, samples, cout, cin', self.call("--sweeps", '["cuot"]', code=2).stderr)

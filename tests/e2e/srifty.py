@@ -2,6 +2,8 @@
 import csv
 import datetime
 import json
+import os
+import random
 import re
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import unittest
 
 from support.host import FAULTY, SMALL, SOURCE, HostTest
 
+LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 TODAY = datetime.datetime.now(datetime.timezone.utc).date()
 HEADER = "type,accelerator,count,price_usd_h,spot_usd_h,region,net_gbit_s\n"
 ROWS = "small,here,1,1.0,0.4,east,1\ntwo,here,2,1.9,,east,1\nfast,far,1,5.0,,west,10\n"
@@ -171,6 +174,67 @@ class Srifty(HostTest):
         self.assertIn("srifty was interrupted", tool.communicate(timeout=60)[1])
         self.assertEqual(tool.returncode, 75)
         self.assertEqual(before, self.files())
+
+    def long_plan(self, machines, most):
+        """A catalogue of many machines, and the words of a plan of up to `most` of each."""
+        self.profiled()
+        self.write("prices.csv", dated() + HEADER + "".join(f"m{i},here,{1 + i % 2},{1 + i / 7:.4f},,east,{1 + i % 5}\n" for i in range(machines)))
+        return ("srifty", "run.toml", "--catalogue", "prices.csv", "--profiles", '["runs/small/tools/srifty/here.profile.json"]', "--batch", "1024",
+                "--epochs", "50", "--max_machines", str(most), "--format", "json")
+
+    def test_a_plan_that_was_killed_comes_to_the_same_bytes_when_it_is_asked_again(self):
+        """It begins anew: ten thousand clusters take a fifth of a second. What lies in the folder is at any time a whole file."""
+        words = self.long_plan(40, 256)
+        place = self.folder / "runs/small/tools/srifty"
+        began = time.monotonic()
+        said = self.call(*words).stdout
+        took = time.monotonic() - began
+        whole = {name: (place / name).read_bytes() for name in ("candidates.csv", "plan.toml")}
+        draws, killed = random.Random(7), 0
+        for turn in range(20 if LONGER else 6):
+            for name in whole:
+                (place / name).unlink(missing_ok=True)
+            tool = subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    start_new_session=True)
+            if turn % 2 == 0:
+                time.sleep(draws.random() * took)
+            else:  # while the table is written
+                while tool.poll() is None and not any(place.glob("candidates.csv*")):
+                    pass
+            os.killpg(tool.pid, signal.SIGKILL)
+            tool.communicate()
+            killed += tool.returncode == -signal.SIGKILL
+            for name, content in whole.items():
+                if (place / name).exists():
+                    self.assertEqual((place / name).read_bytes(), content)
+        self.assertGreater(killed, 0)
+        self.assertEqual(self.call(*words).stdout, said)
+        self.assertEqual({name: (place / name).read_bytes() for name in whole}, whole)
+        self.assertEqual(sorted(path.name for path in place.iterdir()), ["candidates.csv", "here.profile.json", "plan.toml"])
+
+    def test_a_signal_ends_a_plan_with_the_clusters_that_it_has(self):
+        words = self.long_plan(300, 512)
+        log = self.folder / "runs/small/tools/srifty/candidates.csv"
+        for wait in range(1, 13):  # until it comes while clusters are predicted
+            log.unlink(missing_ok=True)
+            tool = subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while tool.poll() is None and not self.catches(tool.pid, signal.SIGINT):
+                time.sleep(0.01)
+            time.sleep(0.1 + 0.02 * wait)
+            tool.send_signal(signal.SIGINT)
+            said, error = tool.communicate(timeout=100)
+            if tool.returncode == 0:
+                continue
+            self.assertEqual((tool.returncode, said), (75, ""), error)
+            rows = list(csv.DictReader(log.read_text().splitlines())) if log.exists() else []
+            if 0 < len(rows) < 300 * 512:
+                break
+            self.assertNotIn("interrupted: ", error)
+        else:
+            self.skipTest("no signal came while clusters were predicted")
+        self.assertIn(f"candidates.csv has the first {len(rows)} of {300 * 512} clusters", error)
+        (chosen,) = [row for row in rows if row["chosen"] == "1"]
+        self.assertEqual(float(chosen["cost_usd"]), min(float(row["cost_usd"]) for row in rows if not row["why_not"]))
 
     def test_the_shipped_catalogue_is_read(self):
         self.profiled()

@@ -14,6 +14,8 @@ import tomllib
 import unittest
 import xml.etree.ElementTree
 
+import numpy
+from safetensors.numpy import load_file
 from support.host import BUILD, ROWS, SMALL, SOURCE, HostTest, rows
 
 STUDY = """
@@ -336,6 +338,7 @@ trials = 5
 folds = 2
 budget = "1ep"
 cost = "steps"
+ensemble = 20
 learners = [
   { name = "deep", run = "rows.toml", space = [
     { key = "optimizer.lr", low = 1e-3, high = 1.0, log = true }, { key = "model.layers", choices = ["[2, 16, 3]", "[2, 4, 3]"] }] },
@@ -357,15 +360,15 @@ class Learners(StudyTest):
         said = self.study("--jobs", "1").stdout
         self.assertIn("5 configurations by val/loss, the best first; judged on 2 folds", said)
         runs = self.runs()
-        self.assertEqual([row["trial"] for row in runs], [f"{number:04}/fold {fold}" for number in range(5) for fold in range(2)] + ["best"])
-        self.assertEqual({row["learner"] for row in runs}, {"deep", "flat"})
+        self.assertEqual([row["trial"] for row in runs], [f"{number:04}/fold {fold}" for number in range(5) for fold in range(2)] + ["best", "ensemble"])
+        self.assertEqual({row["learner"] for row in runs}, {"deep", "flat", "ensemble"})
         mean = {number: statistics.fmean(float(row["val/loss"]) for row in runs if row["trial"].startswith(number))
-                for number in {row["trial"][:4] for row in runs} - {"best"}}
+                for number in {row["trial"][:4] for row in runs} - {"best", "ense"}}
         best = min(mean, key=mean.get)
         self.assertRegex(said, rf"val/loss \| steps \|\n.*\n\| {best} \|.*\| {mean[best]:.4f} \|")
         # A fold is what `take` says, and the last run has all rows: the same run, started by hand, has the same bits.
         values = next(row["values"] for row in runs if row["trial"] == best + "/fold 1")
-        self.assertEqual(runs[-1]["values"], values)
+        self.assertEqual(self.runs(trial="best")[0]["values"], values)
         for trial, train in ((best + "/fold 1", "all but fold 1 of 2"), ("best", "first 100%")):
             changes = self.assignments(values)
             if "flat" == next(row["learner"] for row in runs if row["trial"] == trial):
@@ -375,6 +378,51 @@ class Learners(StudyTest):
             alone = self.train((self.folder / "rows.toml").read_text(), *words, "--overwrite", run="alone")
             self.assertEqual(self.result(f"out/tiny/runs/{trial}")["digest"]["model"], alone["digest"]["model"], trial)
         self.host("validate", "out/tiny/best.toml")
+
+    def test_the_ensemble_is_what_a_search_by_hand_takes_and_predicts_by_itself(self):
+        """Its members by numpy: in each round the one with which the mean of the probabilities has the least loss."""
+        for name, changes in (("classes", ""), ("numbers", 'set = ["data.task=regression", "data.classes=0", "loss.type=mse", "metrics=[]"]\n')):
+            with self.subTest(name):
+                text = FLAML.replace("trials = 5", "trials = 12") + changes
+                self.write("tiny.toml", text if name == "classes" else text.replace(", 3]", ", 1]"))
+                shutil.rmtree(self.folder / "out", ignore_errors=True)
+                self.study("--jobs", "1")
+                place = self.folder / "out/tiny/runs"
+                model = tomllib.loads((place / "ensemble/config.toml").read_text())["model"]
+                self.assertGreater(len(model["from"]), 4)
+                answers = []
+                for run in [place / "ensemble" / each for each in model["from"]]:
+                    self.assertEqual(tomllib.loads((run / "config.toml").read_text())["data"]["train"]["take"], "all but fold 0 of 2")
+                    answers.append(self.answers(run))
+                right = answers[0]["target"]
+                outputs = numpy.stack([each["output"] for each in answers]).astype(float)
+                if name == "classes":
+                    outputs = numpy.exp(outputs) / numpy.exp(outputs).sum(2, keepdims=True)
+                chosen = []
+                for _ in range(50):
+                    losses = []
+                    for number in range(len(outputs)):
+                        mean = outputs[[*chosen, number]].mean(0)
+                        losses.append(-numpy.log(mean[numpy.arange(len(right)), right]).mean() if name == "classes" else ((mean - right) ** 2).mean())
+                    chosen.append(int(numpy.argmin(losses)))
+                found = self.result("out/tiny/runs/ensemble")["metrics"]
+                self.assertEqual([round(50 * found[f"chosen/{number}"]) for number in range(len(outputs))], [chosen.count(number) for number in range(len(outputs))])
+                self.assertAlmostEqual(found["chosen/loss"], min(losses), 6)
+                self.assertAlmostEqual(found["val/loss"], min(losses), 6)
+                self.assertIn(f"The run ensemble has val/loss {found['val/loss']:.4f}, the best of its {len(outputs)} candidates", (self.folder / "out/tiny/table.md").read_text())
+                # Without its members' folders, and moved.
+                shutil.move(place / "ensemble", self.folder / "alone")
+                shutil.rmtree(self.folder / "out")
+                mean = outputs[chosen].mean(0)
+                said = self.answers(self.folder / "alone")["output"]
+                numpy.testing.assert_allclose(said if name == "numbers" else numpy.exp(said), mean, rtol=1e-4, atol=1e-6)
+                self.write("new.csv", "0.1,0.2\n0.3,0.9\n")
+                self.assertEqual(len(self.host("predict", "alone", "new.csv").stdout.splitlines()), 3)
+                shutil.rmtree(self.folder / "alone")
+
+    def answers(self, run):
+        self.host("predict", run, "--split", "val", "--out", "said.safetensors")
+        return load_file(self.folder / "said.safetensors")
 
     def assignments(self, values):
         """"a=1 b=[2, 3]" is a=1 and b=[2, 3]."""
@@ -386,7 +434,7 @@ class Learners(StudyTest):
         self.write("rows.toml", rows.replace("val = {", 'val = { path = "other.csv",'))
         self.write("tiny.toml", FLAML)
         self.assertIn("judged on the validation split of the run file", self.study("--jobs", "1").stdout)
-        self.assertEqual([row["trial"] for row in self.runs()], [f"{number:04}" for number in range(5)])
+        self.assertEqual([row["trial"] for row in self.runs()], [f"{number:04}" for number in range(5)] + ["ensemble"])
         self.write("tiny.toml", FLAML + 'resampling = "holdout"\n')
         self.assertIn("its [data.val] is of other data than [data.train]", self.study(code=2).stderr)
         self.write("rows.toml", "\n".join(line for line in rows.splitlines() if not line.startswith(("val", "eval_interval"))))
@@ -619,11 +667,12 @@ class Killed(StudyTest):
         self.write("rows.toml", ROWS.replace("layers = [8,", "layers = [2,"))
         self.write("rows.csv", "".join(f"{i % 7 / 7},{i * i % 5 / 5},{i % 3}\n" for i in range(60)))
         table = self.plain(FLAML)
-        self.kill_after(1, 4, 7)
+        self.kill_after(1, 4, 7, 10, 11)
         self.study("--jobs", "1")
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
-        self.assertEqual(len(self.ended()), 11)
-        self.assertEqual(len(set(self.ended())), 11)
+        self.assertIn("The run ensemble has val/loss", table)
+        self.assertEqual(len(self.ended()), 12)
+        self.assertEqual(len(set(self.ended())), 12)
 
     def test_configurations_trained_together_come_to_the_same_after_a_kill(self):
         """Killed between the rungs of an array, whose survivors go on from its checkpoint."""

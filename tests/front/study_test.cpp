@@ -25,7 +25,8 @@ using namespace trainyard;
 namespace {
 
 /// A plugin with these options, opened.
-std::unique_ptr<Study> study(const std::string& name, const std::string& options, const Table& run = {}) {
+std::unique_ptr<Study> study(const std::string& name, const std::string& options,
+                             const Study::Resolve& resolve) {
   config::Findings findings;
   const std::optional<Table> table = config::parse_text("study.toml", options, findings);
   REQUIRE(table);
@@ -37,8 +38,12 @@ std::unique_ptr<Study> study(const std::string& name, const std::string& options
   file.options.set("run", Value("/run.toml"));
   file.options.set("metric", Value("val/loss"));
   std::unique_ptr<Study> made = cli::make_study(file);
-  made->open([&](const StudyTrial&) { return run; });
+  made->open(resolve);
   return made;
+}
+
+std::unique_ptr<Study> study(const std::string& name, const std::string& options, const Table& run = {}) {
+  return study(name, options, [run](const StudyTrial&) { return run; });
 }
 
 const std::string space = "space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true }]\n";
@@ -667,6 +672,52 @@ TEST_CASE("flaml: where one fold fails, the configuration does, and its other fo
   const StudyResult result = flaml->result();
   CHECK(result.tables[0].rows[3][4].text == "0.5000");
   CHECK((result.tables[0].rows[4][4].text == "failed" && result.tables[0].rows[5][4].text == "failed"));
+}
+
+TEST_CASE("flaml makes an ensemble of the best on all samples but what is held out, within its time",
+          "[study]") {
+  const auto run = [](const StudyTrial& trial) {
+    Table model, data, split, whole;
+    model.set("type", "mlp");
+    model.set("hidden", Value(Array{Value(number_in(trial, "model.width"))}));
+    model.set("dropout", Value(Table()));
+    for (const char* const key : {"batch_size", "micro_batch_size"})
+      split.set(key, 32 + std::lround(100 * number_in(trial, "model.x")));
+    data.set("type", trial.run == "/near.toml" ? "csv" : "idx");
+    data.set("train", Value(split));
+    data.set("val", Value(split));
+    whole.set("model", Value(model));
+    whole.set("data", Value(data));
+    return whole;
+  };
+  const auto flaml = study("flaml", two_learners + "ensemble = 3\ntime = \"60s\"\n", run);
+  std::map<std::string, double> losses;
+  const std::vector<Judged> all = judged(*flaml, 200'000, [&](const StudyTrial& trial) {
+    const double loss = bowl(trial);
+    const bool is_full = text_in(trial, "data.train.take") == "folds 20 to 199 of 200";
+    if (trial.run == "/near.toml" && is_full && trial.name < "a") losses[trial.name] = loss;
+    return loss;
+  });
+  const Judged& ensemble = all[all.size() - 2];
+  CHECK(all.back().trial.name == "best");
+  REQUIRE(ensemble.trial.name == "ensemble");
+  CHECK(ensemble.begun >= 57.0);
+  CHECK(ensemble.begun < 60.0);
+  CHECK(text_in(ensemble.trial, "data.val.take") == "folds 0 to 19 of 200");
+  CHECK(text_in(ensemble.trial, "data.train.take") == "folds 20 to 199 of 200");
+  CHECK(text_in(ensemble.trial, "data.train.batch_size") == "1");
+  // The best three of one learner: the other's data is of another type.
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [name, loss] : losses) order.emplace_back(loss, name);
+  std::ranges::sort(order);
+  std::string from;
+  for (std::size_t i = 0; i < 3; ++i) from += (i == 0 ? "" : ", ") + ("\"../" + order.at(i).second + "\"");
+  const std::string model = text_in(ensemble.trial, "model");
+  INFO(model);
+  CHECK(model.starts_with("{ type = \"ensemble\", members = [{ type = \"mlp\", hidden = ["));
+  CHECK(model.ends_with("from = [" + from + "] }"));
+  CHECK(model.find("dropout") == std::string::npos);
+  CHECK_FALSE(flaml->next(0).has_value());
 }
 
 TEST_CASE("flaml takes an error of exactly 0 for the best, and NaN for none", "[study]") {

@@ -216,6 +216,16 @@ TEST_CASE("a database is written, read and kept apart by machine", "[ops]") {
   CHECK(back.rows().size() == 2);
   CHECK(back.others() == 1);
 
+  // Files of two machines, one behind the other and one of them twice, are one database on either.
+  const std::string both = database.text() + other.text() + database.text();
+  for (const auto& [machine, own, others] : {std::tuple(here, 2U, 1U), std::tuple(there, 1U, 2U)}) {
+    Database merged(machine), saved(machine);
+    merged.read(both, "both.csv");
+    CHECK((merged.rows().size() == own && merged.others() == others));
+    saved.read(merged.text(), "both.csv");
+    CHECK(saved.text() == merged.text());
+  }
+
   const std::string text = database.text();
   CHECK_THROWS_WITH(back.read("a,b\n", "x.csv"), Catch::Contains("x.csv:1: expected the columns"));
   CHECK_THROWS_WITH(back.read(text + "cout,conv\n", "x.csv"), Catch::Contains("x.csv:5: has 2 cells"));

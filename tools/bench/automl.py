@@ -4,6 +4,7 @@ learners and spaces, and the package flaml (tools/bench/peers/automl makes it). 
 search sees; the seed draws it.
 
   tools/bench/automl.py [--quick] [--seconds 60] [--seeds 3] [--tables later] [--systems ours,random,package] [--again]
+  tools/bench/automl.py --systems ensemble   ours with an ensemble of its best at the end, beside the best configuration of the same search
   tools/bench/automl.py budget [--seconds 20] ...   total time of ours where the last training is to be within it (retrain = "budget")
 
 Tables: six of TRAINYARD_DATA, or `later`: two that nobody looked at while defaults were chosen. Prints, for each table, the median test errors, configurations a minute, and when ours first had the test error that random search
@@ -131,7 +132,7 @@ def configurations(ledger):
     for each in entries(ledger):
         name, _, fold = each["trial"].partition("/")
         accuracy = each["metrics"].get("val/accuracy") if each["end"] == "done" else None
-        if name == "best":
+        if name in ("best", "ensemble"):
             continue
         learner = next((change.split("=")[1] for change in each["set"] if change.startswith("model.hidden")), "trees")
         if not fold:
@@ -155,7 +156,10 @@ def ours(table, seed, seconds, folder, answers, *more):
             best = accuracy
             incumbents.append((elapsed, test_error(folder, place / "runs" / name, answers), accuracy, learner))
     final = [each for each in entries(place / "ledger.jsonl") if each["trial"] == "best"]
-    return {"error": test_error(folder, place / "runs" / "best", answers) if final else 1.0, "trials": len(tried),
+    ensemble = [each for each in entries(place / "ledger.jsonl") if each["trial"] == "ensemble" and each["end"] == "done"]
+    return {"error": test_error(folder, place / "runs" / "best", answers) if final else 1.0,
+            "ensemble": test_error(folder, place / "runs" / "ensemble", answers) if ensemble else None,
+            "ensembled": ensemble[0]["elapsed"] if ensemble else None, "trials": len(tried),
             "searched": max(each[0] for each in tried), "wall": wall, "incumbents": incumbents,
             "elapsed": (final or list(entries(place / "ledger.jsonl")))[-1]["elapsed"], "values": final[-1]["set"] if final else []}
 
@@ -217,7 +221,11 @@ def budget(table, seed, seconds, folder, answers):
     return ours(table, seed, seconds, folder, answers, "--set", "study.retrain=budget")
 
 
-SYSTEMS = {"ours": ours, "random": random_search, "package": package}
+def with_ensemble(table, seed, seconds, folder, answers):
+    return ours(table, seed, seconds, folder, answers, "--set", "study.ensemble=20")
+
+
+SYSTEMS = {"ensemble": with_ensemble, "ours": ours, "random": random_search, "package": package}
 
 
 def measured(system, function, table, seed, seconds, place, again):
@@ -257,6 +265,8 @@ def report(found, tables, seeds, systems):
             times += own
             line += "   " + ", ".join(f"{each:.1f}" for each in own) + " s"
         print(line)
+    if "ensemble" in systems:
+        report_ensembles(found, tables, seeds)
     if times:
         print(f"random's error is reached after {statistics.median(times):.1f} s, median of {len(times)}")
     for other in [each for each in ("random", "package") if {each, "ours"} <= set(systems)]:
@@ -266,6 +276,20 @@ def report(found, tables, seeds, systems):
         print(f"against {other}: not worse on {sum(each <= 0 for each in behind.values())} of {len(tables)} tables; at most "
               f"{100 * max(behind.values()):+.2f} points behind ({max(behind, key=behind.get)}); "
               f"{statistics.median(rates or [float('inf')]):.2f} times its configurations a minute, median")
+
+
+def report_ensembles(found, tables, seeds):
+    """Test errors of the ensemble and of the best configuration trained on all rows, of the same search."""
+    better = []
+    for table in tables:
+        own = [found[table, seed, "ensemble"] for seed in seeds if found[table, seed, "ensemble"]["ensemble"] is not None]
+        if not own:
+            continue
+        better += [each["error"] - each["ensemble"] for each in own]
+        print(f"{table:15} ensemble {100 * statistics.median(each['ensemble'] for each in own):.2f} %, best {100 * statistics.median(each['error'] for each in own):.2f} %; "
+              f"ready after {max(each['ensembled'] for each in own):.1f} s at most")
+    print(f"the ensemble is better in {sum(each > 0 for each in better)} of {len(better)} searches, worse in {sum(each < 0 for each in better)}; "
+          f"mean gain {100 * statistics.fmean(better):+.2f} points")
 
 
 def report_budget(found, tables, seeds, seconds):
@@ -289,7 +313,7 @@ def main():
     is_budget = given.what == "budget"
     seconds = given.seconds or (20 if is_budget else 60)
     tables = list(TABLES if given.tables is None else LATER if given.tables == "later" else given.tables.split(","))
-    systems = given.systems.split(",") if given.systems else list(SYSTEMS)
+    systems = given.systems.split(",") if given.systems else ["ours", "random", "package"]
     seeds, place = range(given.seeds), SOURCE / "build/automl"
     if given.quick:
         tables, systems, seeds, seconds, place = ["digits"], ["ours", "random"], range(1), 3, SOURCE / "build/automl-quick"

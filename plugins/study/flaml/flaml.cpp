@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "../cost.hpp"
 #include "../frugal_search.hpp"
 #include "../guided.hpp"
+#include "ensemble.hpp"
 #include "learner_choice.hpp"
 #include "lib/printed.hpp"
 #include "resampling.hpp"
@@ -103,7 +106,8 @@ struct Configuration {
   Values values;
   std::int64_t folds = 0;  ///< that it is trained on, of a holdout
   int given = 0, ended = 0;
-  double sum = 0.0;  ///< of the metric over its trials; NaN once one failed
+  double sum = 0.0;    ///< of the metric over its trials; NaN once one failed
+  double first = 0.0;  ///< the metric of the first of them, of fold 0
   double cost = 0.0, seconds = 0.0;
   double ended_at = 0.0;  ///< what the study had cost by then
 
@@ -124,6 +128,7 @@ class Flaml final : public Study {
     int folds = 5;
     std::int64_t rows = 10'000;
     studies::Retrain retrain = studies::Retrain::full;
+    int ensemble = 0;
   };
   static void describe(Manifest<Options>& m) {
     m.name("flaml").version("1.0.0").summary(
@@ -152,10 +157,16 @@ class Flaml final : public Study {
     m.option("retrain", &Options::retrain,
              "the best configuration is trained on all samples: after the search, within its time, or not")
         .also({"retrain_full"});
+    m.option(
+         "ensemble", &Options::ensemble,
+         "of how many of the best configurations an ensemble is chosen at the end, in the run `ensemble`; "
+         "0: none")
+        .range(0, 1000);
   }
   explicit Flaml(const Options& options) : options_(options) {}
 
   void open(const Resolve& resolve) override {
+    resolve_ = resolve;
     if (options_.learners.empty())
       throw ConfigError("there is no learner: say learners = [{ name, run, space }]");
     if (!options_.time && options_.trials == 0)
@@ -194,7 +205,7 @@ class Flaml final : public Study {
     for (auto& [number, each] : open_)
       if (each.has_more(trials_each_)) return trial(number, each);
     if (retrained_ || (!is_known_ && running > 0)) return std::nullopt;
-    if (is_over()) return running == 0 ? final_trial() : std::nullopt;
+    if (is_over()) return running == 0 ? last_trial() : std::nullopt;
     std::vector<studies::Candidate> candidates;
     for (const Learner& each : learners_)
       candidates.push_back({&each.record, !each.is_over && !each.is_trying && fits(each)});
@@ -204,16 +215,21 @@ class Flaml final : public Study {
         return begin(*chosen, std::move(*values));
       candidates[*chosen].is_free = false;
     }
-    return running == 0 ? final_trial() : std::nullopt;
+    return running == 0 ? last_trial() : std::nullopt;
   }
 
   void report(const TrialOutcome& outcome) override {
     elapsed_ = std::max(elapsed_, outcome.elapsed);
     if (outcome.trial == best_name) return;
+    if (outcome.trial == ensemble_name) {
+      ensemble_ = outcome;
+      return;
+    }
     const std::size_t number = std::stoul(outcome.trial);
     Configuration& of = open_.at(number);
     const double value = studies::value_of(outcome, common.metric);
     of.sum += std::isfinite(value) ? value : studies::nan;
+    if (!takes_folds() || outcome.trial.ends_with("/fold 0")) of.first = value;
     const double cost = studies::cost_of(outcome, options_.cost);
     of.cost += cost;
     of.seconds += outcome.seconds;
@@ -228,7 +244,7 @@ class Flaml final : public Study {
   StudyResult result() const override;
 
  private:
-  static constexpr const char* best_name = "best";
+  static constexpr const char *best_name = "best", *ensemble_name = "ensemble";
   static constexpr double least_limit = 0.1;  ///< seconds that any trial may take
   static constexpr int most_trials = 10'000;  ///< of one learner on all samples
 
@@ -237,7 +253,10 @@ class Flaml final : public Study {
 
   double error_of(double metric) const { return common.goal == StudyGoal::max ? 1.0 - metric : metric; }
   double metric_of(const Configuration& of) const { return of.sum / trials_each_; }
-  double left() const { return options_.time ? options_.time->count - elapsed_ : LearnerRecord::infinity; }
+  /// Returns the seconds that the search still has.
+  double left() const {
+    return options_.time ? options_.time->count - elapsed_ - reserve() : LearnerRecord::infinity;
+  }
   bool takes_folds() const { return trials_each_ > 1; }
   std::string cost_name() const {
     constexpr const char* names[] = {"seconds", "processor seconds", "steps"};
@@ -254,6 +273,10 @@ class Flaml final : public Study {
   std::optional<Values> proposed(Learner& learner);
   std::optional<StudyTrial> begin(std::size_t learner, Values values);
   StudyTrial trial(std::size_t number, Configuration& of);
+  double reserve() const;
+  std::optional<StudyTrial> last_trial();
+  std::optional<StudyTrial> ensemble_trial();
+  std::vector<std::size_t> possible_members() const;
   std::optional<StudyTrial> final_trial();
   bool learn_of_data(const TrialOutcome& outcome, Configuration& of);
   void end(std::size_t number);
@@ -261,13 +284,19 @@ class Flaml final : public Study {
   Parts parts(const Configuration& of) const;
   StudyTrial plain_trial(const Configuration& of) const;
   ResultTable configurations() const;
+  std::optional<ResultTable> ensemble_table() const;
   ResultPlot::Series progress(std::size_t learner, ResultTable& learners) const;
   std::string seconds_for(const Configuration& of) const;
+  std::string seconds_for_ensemble() const;
+  static std::string seconds_text(double seconds) {
+    return Duration{std::ceil(10.0 * std::max(least_limit, seconds)) / 10.0, Duration::Unit::seconds}.text();
+  }
   double rows_of(const Configuration& of) const {
     return holdout_ && !is_owned_ ? holdout_->rows_of(of.folds) : rows_;
   }
 
   Options options_;
+  Resolve resolve_;
   std::vector<Learner> learners_;
   std::map<std::size_t, Configuration> open_, ended_;  ///< by number
   std::size_t begun_ = 0;
@@ -282,6 +311,9 @@ class Flaml final : public Study {
   std::optional<std::size_t> best_;  ///< number of the best configuration
   std::optional<std::size_t>
       retrained_;  ///< the one that is trained on all samples, once that trial is given
+  bool is_ensemble_given_ = false;
+  std::vector<std::size_t> members_;  ///< numbers of the configurations that it is chosen from
+  std::optional<TrialOutcome> ensemble_;
 };
 
 Learner Flaml::opened(const LearnerOptions& given, const Resolve& resolve) {
@@ -335,6 +367,7 @@ void Flaml::take_splits(const std::string& learner, const Table& run) {
 
 /// Returns whether the search has ended. Where the last training is to come within its time, it ends early enough for that.
 bool Flaml::is_over() const {
+  if (is_ensemble_given_) return true;
   if (options_.trials > 0 && static_cast<int>(begun_) >= options_.trials) return true;
   if (left() <= 0.0) return true;
   const std::optional<std::size_t> last = keeps_time() ? best_to_train() : std::nullopt;
@@ -431,7 +464,7 @@ std::string Flaml::seconds_for(const Configuration& of) const {
   double seconds = left() - (last ? seconds_to_train(ended_.at(*last)) : 0.0);
   if (!is_known_) seconds *= first_share;
   if (is_known_ && rows_of(of) < rows_) seconds *= 0.5 * rows_of(of) / rows_;
-  return Duration{std::ceil(10.0 * std::max(least_limit, seconds)) / 10.0, Duration::Unit::seconds}.text();
+  return seconds_text(seconds);
 }
 
 StudyTrial Flaml::trial(std::size_t number, Configuration& of) {
@@ -509,6 +542,91 @@ void Flaml::end(std::size_t number) {
   if (error < least) best_ = number;
 }
 
+/// Returns the seconds that are kept for the ensemble: it reads the data, as the shortest trial did, and has each of its
+/// candidates answer once, as each was evaluated at the end of its training.
+double Flaml::reserve() const {
+  constexpr double most_share = 0.05;
+  if (options_.ensemble == 0 || is_ensemble_given_ || !options_.time || begun_ == 0) return 0.0;
+  return std::min(most_share * options_.time->count, 3.0 * least_seconds_);
+}
+
+std::optional<StudyTrial> Flaml::last_trial() {
+  std::optional<StudyTrial> trial = ensemble_trial();
+  return trial ? trial : final_trial();
+}
+
+/// Returns the configurations that may be members, the best of each learner first, then by their errors: those that were
+/// trained on all samples but what is held out, unless they have four times the best one's error (the package flaml's rule).
+std::vector<std::size_t> Flaml::possible_members() const {
+  constexpr double most_errors = 4.0;
+  std::vector<std::tuple<bool, double, std::size_t>> order;  // an earlier one is better
+  for (const auto& [number, each] : ended_) {
+    const bool is_full = !holdout_ || is_owned_ || each.folds == holdout_->most();
+    if (!each.failed() && is_full) order.emplace_back(true, error_of(metric_of(each)), number);
+  }
+  std::ranges::sort(order);
+  std::set<std::size_t> learners;
+  for (auto& [is_later, error, number] : order) is_later = !learners.insert(ended_.at(number).learner).second;
+  if (!order.empty()) {
+    const double most = most_errors * std::get<double>(order.front());
+    std::erase_if(order, [most](const auto& each) { return most > 0.0 && std::get<double>(each) > most; });
+  }
+  std::ranges::sort(order);
+  std::vector<std::size_t> numbers;
+  for (const auto& each : order) numbers.push_back(std::get<std::size_t>(each));
+  return numbers;
+}
+
+/// Returns the trial that chooses members by the samples that none of them was trained on: those that are held out, or those
+/// of fold 0, whose networks are taken. Nothing where there are no two whose networks see the same features.
+std::optional<StudyTrial> Flaml::ensemble_trial() {
+  if (is_ensemble_given_ || options_.ensemble == 0 || !best_) return std::nullopt;
+  constexpr int steps = 50;
+  std::vector<std::size_t> numbers;
+  std::vector<studies::PossibleMember> members;
+  StudyTrial trial;
+  for (const std::size_t number : possible_members()) {
+    const Configuration& each = ended_.at(number);
+    const StudyTrial own = plain_trial(each);
+    studies::PossibleMember member{resolve_(own),
+                                   "../" + studies::number_name(number) + (takes_folds() ? "/fold 0" : "")};
+    if (members.empty()) trial = own;
+    const bool is_alike = members.empty() || (own.run == trial.run && studies::data_text(member.run) ==
+                                                                          studies::data_text(members[0].run));
+    if (!is_alike || std::ssize(members) == options_.ensemble) continue;
+    members.push_back(std::move(member));
+    numbers.push_back(number);
+  }
+  if (members.size() < 2) return std::nullopt;
+  trial.name = ensemble_name;
+  std::erase_if(trial.set, [](const std::string& change) { return !studies::is_of_data(change); });
+  trial.set.insert(trial.set.begin(), common.set.begin(), common.set.end());
+  for (std::string& change : studies::ensemble_changes(members, steps))
+    trial.set.push_back(std::move(change));
+  trial.until.reset();
+  trial.labels = {{"learner", ensemble_name}, {"values", std::to_string(members.size()) + " configurations"}};
+  if (!is_owned_) {
+    const Parts of =
+        takes_folds() ? studies::fold_parts(0, options_.folds) : holdout_->parts(holdout_->most());
+    trial.set.push_back("data.train.take=" + of.train);
+    trial.set.push_back("data.val.take=" + of.val);
+    trial.labels.emplace_back("train", of.train);
+    trial.labels.emplace_back("val", of.val);
+  }
+  if (keeps_time()) trial.set.push_back("trainer.max_wall_time=" + seconds_for_ensemble());
+  members_ = std::move(numbers);
+  is_ensemble_given_ = true;
+  return trial;
+}
+
+/// Returns the seconds that the ensemble may take, where the last training is to come within the time: what is left ahead of
+/// that, and what was kept.
+std::string Flaml::seconds_for_ensemble() const {
+  const std::optional<std::size_t> last = best_to_train();
+  const double free = left() - (last ? seconds_to_train(ended_.at(*last)) : 0.0);
+  return seconds_text(std::max(free, 0.0) + reserve());
+}
+
 /// Returns the training of the best configuration on all samples.
 std::optional<StudyTrial> Flaml::final_trial() {
   if (retrained_ || options_.retrain == studies::Retrain::none || is_owned_) return std::nullopt;
@@ -571,9 +689,37 @@ ResultPlot::Series Flaml::progress(std::size_t learner, ResultTable& learners) c
   return best;
 }
 
+/// Returns the members that were chosen; nothing where there is no ensemble.
+std::optional<ResultTable> Flaml::ensemble_table() const {
+  if (!ensemble_ || ensemble_->end != TrialOutcome::End::done) return std::nullopt;
+  double least = LearnerRecord::infinity;
+  for (const std::size_t number : members_) least = std::min(least, error_of(ended_.at(number).first));
+  const auto shown = [](double metric) { return studies::printed("%.4f", metric); };
+  const double best = common.goal == StudyGoal::max ? 1.0 - least : least;
+  ResultTable table{.title = "The run ensemble has " + common.metric + " " +
+                             shown(studies::value_of(*ensemble_, common.metric)) + ", the best of its " +
+                             std::to_string(members_.size()) + " candidates " + shown(best) +
+                             ", on the same samples, by which its members were chosen",
+                    .columns = {"trial", "learner", "values", "weight", common.metric},
+                    .rows = {}};
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto weight = ensemble_->metrics.find("chosen/" + std::to_string(i));
+    if (weight == ensemble_->metrics.end() || weight->second == 0.0) continue;
+    const Configuration& each = ended_.at(members_[i]);
+    const StudyTrial trial = plain_trial(each);
+    table.rows.push_back({{studies::number_name(members_[i]), {}, {}},
+                          {trial.labels[0].second, {}, {}},
+                          {trial.labels[1].second, {}, {}},
+                          {studies::printed("%.2f", weight->second), weight->second, {}},
+                          studies::cell({each.first, studies::nan})});
+  }
+  return table;
+}
+
 StudyResult Flaml::result() const {
-  const std::string last =
+  std::string last =
       retrained_ ? "; trained on all samples, in the run best: " + studies::number_name(*retrained_) : "";
+  if (ensemble_ && ensemble_->end != TrialOutcome::End::done) last += "; the run ensemble failed";
   ResultTable learners{.title = "What each learner had, and found" + last,
                        .columns = {"learner", "configurations", cost_name(), common.metric},
                        .rows = {}};
@@ -588,6 +734,7 @@ StudyResult Flaml::result() const {
       anytime.series.push_back(std::move(best));
   StudyResult result;
   result.tables = {configurations(), std::move(learners)};
+  if (std::optional<ResultTable> ensemble = ensemble_table()) result.tables.push_back(std::move(*ensemble));
   result.plots = {std::move(anytime)};
   if (best_) result.best.push_back({"", plain_trial(ended_.at(*best_))});
   return result;

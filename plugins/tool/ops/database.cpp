@@ -96,9 +96,11 @@ void Database::read(const std::string& text, const std::string& path) {
     const std::string place = path + ":" + std::to_string(number);
     if (line.empty()) continue;
     if (line[0] == '#') {
-      if (line.find("machine " + machine_.id) == line.npos) other_machines_.push_back(line);
+      if (line.find("machine " + machine_.id) == line.npos && others_known_.insert(line).second)
+        other_machines_.push_back(line);
       continue;
     }
+    if (has_header && line == header) continue;  // where a file was put behind another one
     if (!has_header) {
       if (line != header)
         throw DataError(place + ": expected the columns " + header +
@@ -112,7 +114,7 @@ void Database::read(const std::string& text, const std::string& path) {
                       std::to_string(columns));
     if (cells.back() == machine_.id)
       add(row_of(cells, place));
-    else
+    else if (others_known_.insert(line).second)
       others_.push_back(line);
   }
 }

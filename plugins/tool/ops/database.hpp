@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,8 +38,8 @@ class Database {
  public:
   explicit Database(Machine machine) : machine_(std::move(machine)) {}
 
-  /// Adds what a file has of this machine, and keeps the rest of it for `text`. Throws DataError for a file that is no
-  /// database, with file and line.
+  /// Adds what a file has of this machine, and keeps the rest of it for `text`, each line once. Several databases, one
+  /// behind the other, are one. Throws DataError for a file that is no database, with file and line.
   void read(const std::string& text, const std::string& path);
   /// Replaces the row of this sweep, point and conditions where there is one.
   void add(Row row);
@@ -60,6 +61,7 @@ class Database {
   std::vector<Row> rows_;
   std::map<Key, std::size_t> places_;
   std::vector<std::string> other_machines_, others_;  ///< lines of the files
+  std::set<std::string> others_known_;                ///< all of these
 };
 
 }  // namespace ops

@@ -345,13 +345,17 @@ Report Ops::run(Workshop& shop) {
                       ": set run.device = \"cpu\"");
   path_ = options_.database.empty() ? shop.folder() + "/operators.csv" : options_.database;
   database_.emplace(this_machine());
-  if (const std::optional<std::string> text = lib::read_file(path_)) database_->read(*text, path_);
+  if (const std::optional<std::string> text = lib::read_file(path_))
+    database_->read(*text, path_);
+  else if (!options_.database.empty())
+    host().log(LogLevel::warning, path_ + " is not there: a new database is made");
   sweeps_ = dimension_sweeps(at::get_num_threads(), options_.cold);
   page_.jump_threshold = options_.jump_threshold;
 
   Report report;
   report.facts = {{"database", path_}, {"machine", database_->machine().id}};
   for (const auto& [name, value] : database_->machine().facts) report.facts.emplace_back(name, value);
+  report.facts.emplace_back("rows of other machines", static_cast<std::int64_t>(database_->others()));
   keep_pages(true);
   measure_sweeps(shop, report);
   if (asked_for("samples") && !shop.stopping()) measure_samples(shop, report);

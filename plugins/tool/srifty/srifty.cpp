@@ -307,18 +307,25 @@ Report Srifty::plan(Workshop& shop) {
   report.facts = {{"catalogue", options_.catalogue}, {"catalogue digest", lib::Fnv1a().update(text).hex()}};
   add_provenance(report, catalogue, profiles, links);
   const Planner planner(job, catalogue, profiles, links);
+  std::size_t clusters = 0;
   const Plan plan = planner.plan([&](std::size_t done, std::size_t total) {
+    clusters = total;
     if (done % 256 == 0) shop.progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
     return shop.stopping();
   });
+  const bool is_any_usable = std::any_of(plan.candidates.begin(), plan.candidates.end(),
+                                         [](const Candidate& each) { return each.usable(); });
+  const bool is_cut = plan.candidates.size() < clusters;
+  if (is_cut && !is_any_usable) return {};  // what earlier plans wrote stays
   const std::string log = shop.folder() + "/candidates.csv";
   write(log, log_text(plan, catalogue));
-  if (std::none_of(plan.candidates.begin(), plan.candidates.end(),
-                   [](const Candidate& each) { return each.usable(); })) {
-    if (shop.stopping()) return {};
+  if (is_cut)
+    host().log(LogLevel::warning,
+               "interrupted: " + log + " has the first " + std::to_string(plan.candidates.size()) + " of " +
+                   std::to_string(clusters) + " clusters, and a plan is the best of these");
+  if (!is_any_usable)
     throw ConfigError("no machine of " + options_.catalogue + " can train this job; of the first: " +
                       plan.candidates.front().unusable + "; of all: " + log);
-  }
   report.facts.emplace_back("batch", job.batch);
   report.facts.emplace_back("samples", job.samples);
   report.facts.emplace_back("clusters", static_cast<std::int64_t>(plan.candidates.size()));
