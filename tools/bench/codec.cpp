@@ -1,11 +1,16 @@
 // The codec boveda beside memcpy, zstd and lz4, each on one core.
 //   trainyard bench codec speed   64 MiB of round(Laplace(b)), encoded and decoded, in one run
-//   trainyard bench codec ratio   the lengths of the same data
+//   trainyard bench codec gain    lengths beside a bitmap of zeros alone, and of noise
+//   trainyard bench codec lengths files of 16-bit values in TRAINYARD_CODEC_FILES: see fixed_point.py
 #include <lz4.h>
 #include <zstd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 #include "kernels/cpu/boveda.hpp"
@@ -130,10 +135,72 @@ void speed(bool quick) {
   }
 }
 
+std::size_t length_of(const Recipe& recipe, const Bytes& values) {
+  return encoded(recipe, values, fastest_isa()).size();
+}
+
+void gain(bool quick) {
+  const std::size_t values = quick ? 1 << 18 : 1 << 22;
+  std::printf("uint8 of exponential(12) magnitudes, bits a value with the container\n");
+  std::printf("  %5s %8s %12s %14s %8s\n", "zeros", "plain", "bitmap only", "bitmap, width", "shorter");
+  for (const double zeros : {0.3, 0.5, 0.7, 0.9}) {
+    const std::vector<std::uint8_t> all = activations(values, zeros, 5);
+    const auto there =
+        static_cast<std::size_t>(std::ranges::count_if(all, [](auto each) { return each != 0; }));
+    const double bitmap_only = static_cast<double>(values / 8 + there);
+    Recipe recipe{Element::int8, Map::identity, Layout::stream, Zero::none, 16};
+    const auto plain = static_cast<double>(length_of(recipe, bytes_of(all)));
+    recipe.zero = Zero::bitmap;
+    const auto packed = static_cast<double>(length_of(recipe, bytes_of(all)));
+    const double bits = 8.0 / static_cast<double>(values);
+    std::printf("  %5.1f %8.3f %12.3f %14.3f %6.1f %%\n", zeros, plain * bits, bitmap_only * bits,
+                packed * bits, 100 * (1 - packed / bitmap_only));
+  }
+  std::vector<std::uint64_t> noise(values / 8);
+  Random random(2);
+  for (std::uint64_t& each : noise) each = random();
+  const auto length = static_cast<double>(
+      length_of({Element::int8, Map::zigzag, Layout::stream, Zero::none, 16}, bytes_of(noise)));
+  std::printf("noise becomes %.3f %% longer\n", 100 * (length / static_cast<double>(values) - 1));
+}
+
+void lengths() {
+  const char* const folder = std::getenv("TRAINYARD_CODEC_FILES");
+  if (folder == nullptr) throw std::runtime_error("TRAINYARD_CODEC_FILES names no folder of files");
+  std::vector<std::filesystem::path> files(std::filesystem::directory_iterator(folder), {});
+  std::ranges::sort(files);
+  double raw = 0, all_packed = 0, all_bitmap_only = 0;
+  std::printf("  %-20s %9s %8s %14s %12s\n", "bits a value of 16", "values", "plain", "bitmap, width",
+              "bitmap only");
+  for (const std::filesystem::path& path : files) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::vector<std::int16_t> values(text.size() / 2);
+    std::memcpy(values.data(), text.data(), values.size() * 2);
+    Recipe recipe{Element::int16, path.extension() == ".u16" ? Map::identity : Map::zigzag, Layout::stream,
+                  Zero::none, 16};
+    const auto plain = static_cast<double>(length_of(recipe, bytes_of(values)));
+    recipe.zero = Zero::bitmap;
+    const auto bitmap = static_cast<double>(length_of(recipe, bytes_of(values)));
+    const auto there = std::ranges::count_if(values, [](auto each) { return each != 0; });
+    const auto count = static_cast<double>(values.size());
+    const double bitmap_only = std::min(count / 8 + 2.0 * static_cast<double>(there), 2.0 * count);
+    raw += 2 * count;
+    all_packed += std::min(plain, bitmap);
+    all_bitmap_only += bitmap_only;
+    std::printf("  %-20s %9zu %8.2f %14.2f %12.2f\n", path.filename().c_str(), values.size(),
+                8 * plain / count, 8 * bitmap / count, 8 * bitmap_only / count);
+  }
+  std::printf("in all %.1f %% of raw, %.1f %% of a bitmap of zeros alone\n", 100 * all_packed / raw,
+              100 * all_packed / all_bitmap_only);
+}
+
 }  // namespace
 }  // namespace trainyard::bench
 
 int main(int argc, char** argv) {
   const trainyard::bench::Arguments arguments(argc, argv);
+  if (arguments.wants("gain")) trainyard::bench::gain(arguments.quick);
   if (arguments.wants("speed")) trainyard::bench::speed(arguments.quick);
+  if (arguments.part == "lengths") trainyard::bench::lengths();
 }
