@@ -143,6 +143,7 @@ void decode_into(AppendFile& file, const checkpoint::CheckedFile& coded, std::ve
     for (const std::int64_t length : each.shape) elements *= static_cast<std::uint64_t>(length);
     return elements == 0 ? 0 : size(each) / elements;
   };
+  std::ranges::sort(tensors, {}, &TensorEntry::name);
   std::ranges::stable_sort(tensors, std::greater(), width);  // so every tensor is aligned
   auto header = nlohmann::json::object();  // in the order of names, as the writer of checkpoints has it
   header["__metadata__"] = {{"format", "pt"}};

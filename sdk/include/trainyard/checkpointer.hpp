@@ -12,6 +12,7 @@
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
+#include <trainyard/value.hpp>
 
 TRAINYARD_CONTRACT("checkpointer.hpp");
 
