@@ -46,7 +46,8 @@ void make_folder(const std::string& folder) {
 
 /// Returns the code of a tensor in place of it where that is shorter.
 Item encoded(Item item, const StoredBy& by) {
-  if (by.codec == nullptr || item.tensor.numel() == 0) return item;
+  if (by.codec == nullptr || item.tensor.numel() == 0 || safetensors_dtype(item.tensor.scalar_type()).empty())
+    return item;
   const at::Tensor plain = item.tensor.detach().cpu().contiguous();
   const std::span bytes(static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes());
   TensorEntry entry{.owner = item.owner,

@@ -72,7 +72,8 @@ class Store final : public CheckpointStore {
   /// Applies from the next commit on. Not to be called during one.
   void set_retention(Retention retention) { retention_ = std::move(retention); }
 
-  /// Tensors of the commits from here on are stored by this codec where that is shorter. Not to be called during a commit.
+  /// Tensors of the commits from here on are stored by this codec where that is shorter. Not to be called during
+  /// a commit.
   void set_codec(StoredBy codec) { codec_ = std::move(codec); }
 
   /// Returns the paths committed since the last call. Any thread.
