@@ -2,6 +2,7 @@
 // path is a checkpoint, a folder of some, or the directory of a run; where one checkpoint is meant, it is the
 // newest of them.
 #include <algorithm>
+#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <iterator>
@@ -11,10 +12,12 @@
 
 #include <trainyard/formats/append_file.hpp>
 
+#include "core/cli/run_file.hpp"
 #include "core/programs/ckpt_diff.hpp"
 #include "core/programs/ckpt_text.hpp"
 #include "core/programs/programs.hpp"
 #include "core/rundir/checked_file.hpp"
+#include "core/rundir/codecs.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "lib/printed.hpp"
@@ -111,6 +114,7 @@ int inspect(CkptArguments& given) {
     for (const TensorEntry& tensor : manifest.tensors)
       if (tensor.owner == state.owner)
         std::cout << "  " << tensor.name << "  " << text_of(tensor) << "  " << size_text(tensor.length)
+                  << (tensor.codec.empty() ? "" : " by " + tensor.codec + ", of " + size_text(tensor.size))
                   << "  " << tensor.digest.substr(0, 12) << '\n';
   }
   return 0;
@@ -131,6 +135,32 @@ int verify(CkptArguments& given) {
   return whole ? 0 : static_cast<int>(ExitCode::data);
 }
 
+/// Writes the file as it would be without a codec.
+void decode_into(AppendFile& file, const checkpoint::CheckedFile& coded, std::vector<TensorEntry> tensors) {
+  const auto size = [](const TensorEntry& each) { return each.codec.empty() ? each.length : each.size; };
+  const auto width = [&](const TensorEntry& each) {
+    std::uint64_t elements = 1;
+    for (const std::int64_t length : each.shape) elements *= static_cast<std::uint64_t>(length);
+    return elements == 0 ? 0 : size(each) / elements;
+  };
+  std::ranges::sort(tensors, {}, &TensorEntry::name);
+  std::ranges::stable_sort(tensors, std::greater(), width);  // so every tensor is aligned
+  auto header = nlohmann::json::object();  // in the order of names, as the writer of checkpoints has it
+  header["__metadata__"] = {{"format", "pt"}};
+  std::uint64_t offset = 0;
+  for (const TensorEntry& each : tensors) {
+    header[checkpoint::stored_name(each.owner, each.name)] = {
+        {"dtype", each.dtype}, {"shape", each.shape}, {"data_offsets", {offset, offset + size(each)}}};
+    offset += size(each);
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const std::uint64_t length = text.size();
+  file.append({reinterpret_cast<const char*>(&length), sizeof length});
+  file.append(text);
+  for (const TensorEntry& each : tensors) file.append(coded.bytes_of(each));
+}
+
 int convert(CkptArguments& given) {
   const std::string checkpoint = checkpoint::find(given.path).back();
   const Manifest manifest = checkpoint::read_manifest(checkpoint);
@@ -141,12 +171,16 @@ int convert(CkptArguments& given) {
   const checkpoint::CheckedFile weights(checkpoint, *entry);
   weights.check_size();
   weights.check_header();
-  for (const TensorEntry& tensor : manifest.tensors)
-    if (tensor.file == entry->name) weights.check(tensor);
+  std::vector<TensorEntry> tensors = manifest.tensors;
+  std::erase_if(tensors, [&](const TensorEntry& each) { return each.file != entry->name; });
+  for (const TensorEntry& tensor : tensors) weights.check(tensor);
 
   lib::NewFile made(given.other);
   AppendFile copy(made.temporary(), AppendFile::Mode::replace);
-  weights.read(0, entry->size, [&](std::string_view bytes) { copy.append(bytes); });
+  if (std::ranges::any_of(tensors, [](const TensorEntry& each) { return !each.codec.empty(); }))
+    decode_into(copy, weights, std::move(tensors));
+  else
+    weights.read(0, entry->size, [&](std::string_view bytes) { copy.append(bytes); });
   report::put_in_place(made);
   std::cout << given.other << ": weights of step " << manifest.step << ", " << size_text(entry->size) << '\n';
   return 0;
@@ -159,6 +193,7 @@ int diff(CkptArguments& given) {
 }  // namespace
 
 void add_ckpt(Arguments verb, CommandLine& line) {
+  checkpoint::find_codecs_in([] { return plugins::Registry::scan(plugin_folders({})); });
   const auto given = std::make_shared<CkptArguments>();
   const auto add = [&](const char* name, const char* help, int (*action)(CkptArguments&)) {
     Arguments added = verb.verb(name, help);

@@ -88,6 +88,10 @@ const Dtype* find_dtype(const std::string& name) {
   return found == std::end(dtypes) ? nullptr : found;
 }
 
+std::uint64_t size_of(const TensorEntry& tensor) {
+  return tensor.codec.empty() ? tensor.length : tensor.size;
+}
+
 /// Returns the number of elements. Throws DataError if the size does not match type and shape.
 std::uint64_t elements_of(const CheckedFile& file, const TensorEntry& tensor, std::size_t width) {
   std::uint64_t elements = 1;
@@ -95,9 +99,10 @@ std::uint64_t elements_of(const CheckedFile& file, const TensorEntry& tensor, st
   for (const std::int64_t size : tensor.shape)
     sound =
         sound && size >= 0 && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements);
-  if (!sound || tensor.length % width != 0 || tensor.length / width != elements)
+  const std::uint64_t bytes = size_of(tensor);
+  if (!sound || bytes % width != 0 || bytes / width != elements)
     throw DataError(file.path() + ": tensor \"" + stored_name(tensor.owner, tensor.name) + "\" has " +
-                    std::to_string(tensor.length) + " bytes, which its type and shape do not make");
+                    std::to_string(bytes) + " bytes, which its type and shape do not make");
   return elements;
 }
 
@@ -111,11 +116,24 @@ std::vector<std::int64_t> index_of(std::uint64_t element, const std::vector<std:
   return index;
 }
 
-std::string block_of(const CheckedFile& file, std::uint64_t offset, std::uint64_t length) {
-  std::string block;
-  file.read(offset, length, [&](std::string_view bytes) { block += bytes; });
-  return block;
-}
+/// Reads a tensor that was checked in blocks; one that a codec stored is decoded as a whole.
+class Blocks {
+ public:
+  Blocks(const CheckedFile& file, const TensorEntry& tensor)
+      : file_(file), tensor_(tensor), whole_(tensor.codec.empty() ? "" : file.bytes_of(tensor)) {}
+
+  std::string block(std::uint64_t begin, std::uint64_t length) const {
+    if (!tensor_.codec.empty()) return whole_.substr(begin, length);
+    std::string block;
+    file_.read(tensor_.offset + begin, length, [&](std::string_view bytes) { block += bytes; });
+    return block;
+  }
+
+ private:
+  const CheckedFile& file_;
+  const TensorEntry& tensor_;
+  std::string whole_;
+};
 
 }  // namespace
 
@@ -134,10 +152,10 @@ ValueDifference compare_values(const CheckedFile& file_of_a, const TensorEntry& 
   file_of_a.check(a);
   file_of_b.check(b);
   constexpr std::uint64_t block = 1 << 20;
-  for (std::uint64_t begin = 0; begin < a.length; begin += block) {
-    const std::uint64_t length = std::min(block, a.length - begin);
-    const std::string x = block_of(file_of_a, a.offset + begin, length);
-    const std::string y = block_of(file_of_b, b.offset + begin, length);
+  const Blocks blocks_of_a(file_of_a, a), blocks_of_b(file_of_b, b);
+  for (std::uint64_t begin = 0; begin < size_of(a); begin += block) {
+    const std::uint64_t length = std::min(block, size_of(a) - begin);
+    const std::string x = blocks_of_a.block(begin, length), y = blocks_of_b.block(begin, length);
     for (std::size_t i = 0; i < length; i += dtype.width) {
       if (std::memcmp(&x[i], &y[i], dtype.width) == 0) continue;
       if (result.differ++ == 0) result.first = index_of((begin + i) / dtype.width, a.shape);

@@ -10,6 +10,7 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/rundir/codecs.hpp"
 #include "lib/sha256.hpp"
 
 namespace trainyard::checkpoint {
@@ -44,6 +45,7 @@ void CheckedFile::check_header() const {
 
 void CheckedFile::check(const TensorEntry& tensor, std::uint64_t begin, std::uint64_t end) const {
   const std::string what = "tensor \"" + stored_name(tensor.owner, tensor.name) + "\"";
+  if (!tensor.codec.empty()) return void(bytes_of(tensor));
   if (tensor.parts.empty()) return check(what, tensor.offset, tensor.length, tensor.digest);
   std::uint64_t at = 0;
   for (std::size_t rank = 0; rank < tensor.parts.size(); ++rank) {
@@ -57,6 +59,15 @@ void CheckedFile::check(const TensorEntry& tensor, std::uint64_t begin, std::uin
 
 void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const {
   compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", lib::Sha256::of(bytes), tensor.digest);
+}
+
+std::string CheckedFile::bytes_of(const TensorEntry& tensor) const {
+  std::string bytes;
+  read(tensor.offset, tensor.length, [&](std::string_view piece) { bytes += piece; });
+  if (tensor.codec.empty()) return bytes;
+  bytes = decoded(tensor, bytes, path_);
+  check(tensor, bytes);
+  return bytes;
 }
 
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,

@@ -27,6 +27,9 @@ class CheckedFile {
   /// Checks bytes that were read of a tensor without parts.
   void check(const TensorEntry& tensor, std::string_view bytes) const;
 
+  /// Returns the bytes of a tensor, decoded and checked where a codec has stored it.
+  std::string bytes_of(const TensorEntry& tensor) const;
+
   /// Hands the `length` bytes of the file from `offset` on to `take`, in order and in pieces.
   void read(std::uint64_t offset, std::uint64_t length,
             const std::function<void(std::string_view bytes)>& take) const;

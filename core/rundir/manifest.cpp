@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int format = 1, format_in_parts = 2;
+constexpr int format = 1, format_in_parts = 2, format_coded = 3;
 constexpr std::string_view before_digest = "{\n\"digest\": \"";
 constexpr std::size_t digest_length = 64;
 
@@ -111,6 +111,7 @@ Json json_of(const TensorEntry& tensor) {
                {"length", tensor.length}, {"digest", tensor.digest}};
   for (const PartEntry& part : tensor.parts)
     json["parts"].push_back({{"length", part.length}, {"digest", part.digest}});
+  if (!tensor.codec.empty()) json.update({{"codec", tensor.codec}, {"size", tensor.size}});
   return json;
 }
 
@@ -125,6 +126,7 @@ TensorEntry tensor_of(const Json& json) {
                      .digest = json.at("digest")};
   for (const Json& part : json.value("parts", Json::array()))
     tensor.parts.push_back({.length = part.at("length"), .digest = part.at("digest")});
+  if (json.contains("codec")) json.at("codec").get_to(tensor.codec), json.at("size").get_to(tensor.size);
   return tensor;
 }
 
@@ -149,6 +151,18 @@ Manifest parse(std::string_view text) {
   return manifest;
 }
 
+/// Returns whether `size` is what type ("F32") and shape make.
+bool is_size_of(const TensorEntry& tensor) {
+  const std::string_view type = tensor.dtype;
+  const std::size_t digit = type.find_first_of("1368");
+  std::uint64_t bits = type == "BOOL" ? 8 : 0, bytes = 0;
+  if (digit != type.npos) std::from_chars(type.data() + digit, type.data() + type.size(), bits);
+  bytes = bits / 8;
+  for (const std::int64_t each : tensor.shape)
+    if (each < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(each), &bytes)) return false;
+  return bits > 0 && bytes == tensor.size;
+}
+
 /// Checks that each byte of each file belongs to its header or to one tensor, and each tensor to a state.
 void check(const Manifest& manifest, const std::string& path) {
   std::set<std::string_view> owners;
@@ -167,6 +181,9 @@ void check(const Manifest& manifest, const std::string& path) {
     file->second.push_back(&tensor);
     std::uint64_t covered = 0;
     for (const PartEntry& part : tensor.parts) covered += part.length;
+    // A longer one would be asked memory for.
+    if (!tensor.codec.empty() && (!tensor.parts.empty() || !is_size_of(tensor)))
+      fail(path, "tensor \"" + tensor.name + "\" has a code, and not the size of its type and shape");
     if (!tensor.parts.empty() && (covered != tensor.length || digest_of(tensor.parts) != tensor.digest))
       fail(path, "the parts of tensor \"" + tensor.name + "\" are not all of it");
   }
@@ -193,6 +210,10 @@ std::string stored_name(std::string_view owner, std::string_view name) {
   return owner == "model" ? std::string(name) : std::string(owner) + ":" + std::string(name);
 }
 
+std::string code_name(std::string_view owner, std::string_view name, std::string_view codec) {
+  return stored_name(owner, name) + "|" + std::string(codec);
+}
+
 std::string digest_of(const std::vector<PartEntry>& parts) {
   std::string digests;
   for (const PartEntry& part : parts) digests += part.digest;
@@ -206,7 +227,9 @@ std::string to_text(const Manifest& manifest) {
       std::ranges::any_of(manifest.tensors, [](const TensorEntry& each) { return !each.parts.empty(); });
   std::string text(before_digest);
   text.append(digest_length, '0');
-  text += "\",\n\"format\": " + std::to_string(in_parts ? format_in_parts : format);
+  const bool coded =
+      std::ranges::any_of(manifest.tensors, [](const TensorEntry& each) { return !each.codec.empty(); });
+  text += "\",\n\"format\": " + std::to_string(coded ? format_coded : in_parts ? format_in_parts : format);
   text += ",\n\"step\": " + std::to_string(manifest.step);
   text += ",\n\"written\": " + Json(manifest.written).dump();
   text += ",\n\"metrics\": " + metrics.dump();
@@ -222,9 +245,9 @@ Manifest from_text(std::string_view text, const std::string& path) {
   if (text.substr(before_digest.size(), digest_length) != digest_of(std::string(text)))
     fail(path, "is not as it was written: its SHA-256 is not the one that stands in it");
   try {
-    if (const int found = Json::parse(text).at("format"); found < format || found > format_in_parts)
+    if (const int found = Json::parse(text).at("format"); found < format || found > format_coded)
       fail(path, "is of format " + std::to_string(found) + ", this host reads format " +
-                     std::to_string(format_in_parts) + " and those before it");
+                     std::to_string(format_coded) + " and those before it");
     Manifest manifest = parse(text);
     check(manifest, path);
     return manifest;

@@ -16,6 +16,8 @@ using Scalar = std::variant<bool, std::int64_t, double, std::string>;
 /// Returns the name of a tensor in its file: "OWNER:NAME", or the bare name for those of the model, so that
 /// other programs find them.
 std::string stored_name(std::string_view owner, std::string_view name);
+/// Returns the name under which a code stands in its file, as bytes: nobody takes it for the tensor.
+std::string code_name(std::string_view owner, std::string_view name, std::string_view codec);
 
 /// The bytes of a tensor that one rank wrote, which follow those of the rank before.
 struct PartEntry {
@@ -31,6 +33,8 @@ struct TensorEntry {
   std::uint64_t offset = 0, length = 0;  ///< bytes in the file
   std::string digest;                    ///< SHA-256 of them; in parts: of the parts' digests
   std::vector<PartEntry> parts = {};     ///< by rank; empty: one process wrote it all
+  std::string codec = {};  ///< of which the bytes in the file are a code; empty: they are the tensor
+  std::uint64_t size = 0;  ///< with a codec: bytes of the tensor, whose digest `digest` is
 };
 /// Returns the digest of a tensor in parts, computed from the digests of the parts.
 std::string digest_of(const std::vector<PartEntry>& parts);

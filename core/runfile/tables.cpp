@@ -124,7 +124,8 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
 /// Checks the plugins among the options of another (PluginList), each as in a slot of its own.
 std::optional<Value> Tables::parts(const OptionSpec& spec, const Value& given, const std::string& path) {
   if (findings_.mentions(given.origin)) return std::nullopt;
-  const auto* array = given.get_if<Array>();
+  const Array alone{given};  // a table is a list of one
+  const auto* array = given.get_if<Table>() != nullptr ? &alone : given.get_if<Array>();
   if (array == nullptr) {
     findings_.error("E105", given.origin,
                     path + ": expected a " + type_text(spec) + ", found " + given.type_name(),
@@ -133,7 +134,8 @@ std::optional<Value> Tables::parts(const OptionSpec& spec, const Value& given, c
   }
   Value checked{Array{}};
   for (std::size_t i = 0; i < array->size(); ++i)
-    if (std::optional<Value> each = part(spec.plugins, (*array)[i], path + "[" + std::to_string(i) + "]"))
+    if (std::optional<Value> each =
+            part(spec.plugins, (*array)[i], array == &alone ? path : path + "[" + std::to_string(i) + "]"))
       checked.as<Array>().push_back(std::move(*each));
   if (checked.as<Array>().size() != array->size()) return std::nullopt;
   checked.origin = given.origin;

@@ -370,6 +370,7 @@ class Kinds(unittest.TestCase):
     places ask for one by name, as what they do has no sense for another."""
 
     NAMED = {
+        "rundir/codecs.cpp": {"codec"},              # parts that read checkpoints
         "runfile/find_plugin.cpp": {"data"},         # a dataset's options stand in the tables of the splits, too
         "runfile/live_config.cpp": {"dataset", "sampler",  # splits share a dataset; `shuffle` stands for a sampler
                                     "recorder", "rule",    # rules need one

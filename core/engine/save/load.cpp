@@ -1,9 +1,12 @@
 #include "core/engine/save/load.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
+
+#include <ATen/ops/empty.h>
 
 #include <trainyard/error.hpp>
 #include <trainyard/sharded.hpp>
@@ -35,6 +38,15 @@ void check(const CheckedFile& file, const TensorEntry& entry, const RowsWanted& 
   file.check(entry, bytes);
 }
 
+/// Returns a tensor that a codec stored, with its bytes checked.
+at::Tensor from_code(const CheckedFile& file, const TensorEntry& entry) {
+  const std::string bytes = file.bytes_of(entry);
+  at::Tensor tensor =
+      at::empty(entry.shape, at::TensorOptions(safetensors_type(file.path(), "", entry.dtype)));
+  std::memcpy(tensor.mutable_data_ptr(), bytes.data(), tensor.nbytes());
+  return tensor;
+}
+
 /// Adds the tensors of a file, or their wanted rows, to the states that they belong to.
 void load_file(const std::string& checkpoint, const Manifest& manifest, const FileEntry& entry,
                const RowsWanted& rows, std::vector<State>& states) {
@@ -46,10 +58,15 @@ void load_file(const std::string& checkpoint, const Manifest& manifest, const Fi
     tensors.emplace(each.name, std::move(each.tensor));
   for (const TensorEntry& wanted : manifest.tensors) {
     if (wanted.file != entry.name) continue;
-    const std::string name = stored_name(wanted.owner, wanted.name);
+    const bool coded = !wanted.codec.empty();
+    const std::string name =
+        coded ? code_name(wanted.owner, wanted.name, wanted.codec) : stored_name(wanted.owner, wanted.name);
     const auto found = tensors.find(name);
     if (found == tensors.end()) throw DataError(file.path() + ": tensor \"" + name + "\" is not in it");
-    check(file, wanted, rows, found->second);
+    if (coded)
+      found->second = from_code(file, wanted);
+    else
+      check(file, wanted, rows, found->second);
     state_of(states, wanted.owner).tensors.emplace(wanted.name, found->second);
   }
 }

@@ -7,19 +7,23 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <span>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <trainyard/error.hpp>
 #include <trainyard/formats/append_file.hpp>
+#include <trainyard/formats/safetensors.hpp>
 #include <trainyard/formats/shared_safetensors.hpp>
 
 #include "core/rundir/folder.hpp"
 #include "core/rundir/manifest.hpp"
 #include "core/rundir/run_directory.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -40,7 +44,34 @@ void make_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0755) != 0) fail("cannot make '" + folder + "'");
 }
 
-void write_checkpoint(const std::string& folder, const Snapshot& snapshot, const Written& written) {
+/// Returns the code of a tensor in place of it where that is shorter.
+Item encoded(Item item, const StoredBy& by) {
+  if (by.codec == nullptr || item.tensor.numel() == 0 || safetensors_dtype(item.tensor.scalar_type()).empty())
+    return item;
+  const at::Tensor plain = item.tensor.detach().cpu().contiguous();
+  const std::span bytes(static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes());
+  TensorEntry entry{.owner = item.owner,
+                    .name = item.name,
+                    .dtype = safetensors_dtype(plain.scalar_type()),
+                    .shape = plain.sizes().vec(),
+                    .file = {},
+                    .digest = {},
+                    .codec = by.name,
+                    .size = bytes.size()};
+  const TensorForm form{entry.dtype, entry.shape};
+  const auto room = static_cast<std::int64_t>(by.codec->bound(form, bytes.size()));
+  at::Tensor code = at::empty({room}, at::TensorOptions(at::kByte));
+  const std::size_t length = by.codec->encode(
+      form, bytes, {static_cast<std::byte*>(code.mutable_data_ptr()), static_cast<std::size_t>(room)});
+  if (length >= bytes.size()) return item;
+  entry.digest = lib::Sha256::of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  item.tensor = code.narrow(0, 0, static_cast<std::int64_t>(length)).clone();  // without the room after it
+  item.coded = std::move(entry);
+  return item;
+}
+
+void write_checkpoint(const std::string& folder, const Snapshot& snapshot, const Written& written,
+                      const StoredBy& codec) {
   make_folder(folder);
   Manifest manifest{.step = snapshot.step,
                     .written = report::timestamp(),
@@ -55,7 +86,7 @@ void write_checkpoint(const std::string& folder, const Snapshot& snapshot, const
     for (const State& state : *states) {
       manifest.states.push_back({state.owner, state.version, state.scalars});
       for (const auto& [name, tensor] : state.tensors)
-        files[file_of(state.owner)].push_back({state.owner, name, tensor, {}});
+        files[file_of(state.owner)].push_back(encoded({state.owner, name, tensor, {}}, codec));
     }
   Written here{.folder = folder, .files = {}, .tensors = {}};
   for (auto& [name, items] : files) write_file(name, std::move(items), nullptr, here);
@@ -82,7 +113,9 @@ void write_file(const std::string& name, std::vector<Item> items, RankGroup* ran
                            [](const Item& item) { return item.tensor.element_size(); });
   std::vector<SharedTensor> tensors;
   for (const Item& item : items)
-    tensors.push_back({stored_name(item.owner, item.name), item.tensor, item.rows});
+    tensors.push_back({item.coded ? code_name(item.owner, item.name, item.coded->codec)
+                                  : stored_name(item.owner, item.name),
+                       item.tensor, item.rows});
   const WrittenFile file = write_together(to.folder + "/" + name, tensors, ranks, {{"format", "pt"}});
   for (std::size_t i = 0; i < items.size(); ++i) {
     const WrittenTensor& tensor = file.tensors[i];
@@ -91,6 +124,12 @@ void write_file(const std::string& name, std::vector<Item> items, RankGroup* ran
                                             tensor.offset, tensor.length, tensor.digest});
     for (const auto& [length, digest] : tensor.parts) entry.parts.push_back({length, digest});
     if (items[i].rows) entry.digest = digest_of(entry.parts);
+    if (!items[i].coded) continue;
+    TensorEntry coded = std::move(*items[i].coded);
+    coded.file = entry.file;
+    coded.offset = entry.offset;
+    coded.length = entry.length;
+    entry = std::move(coded);
   }
   to.files.push_back({name, file.size, file.header, file.header_digest});
 }
@@ -137,7 +176,7 @@ void Store::commit(const Snapshot& snapshot) {
     fs::remove(next_latest, ignored);
   };
   try {
-    write_checkpoint(temporary, snapshot, written);
+    write_checkpoint(temporary, snapshot, written, codec_);
     write_text(next_latest, name + "\n");  // before the commit, so that a full disk is noticed here
     publish(temporary, path, aside);
   } catch (const Error&) {

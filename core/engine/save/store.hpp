@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <trainyard/checkpointer.hpp>
+#include <trainyard/codec.hpp>
 #include <trainyard/ranks.hpp>
 
 #include "core/rundir/manifest.hpp"
@@ -30,6 +32,7 @@ struct Item {
   std::string owner, name;
   at::Tensor tensor;
   std::optional<std::int64_t> rows;
+  std::optional<TensorEntry> coded = {};  ///< where `tensor` is the code of one: what that one is
 };
 
 /// Files of a checkpoint that lie in a folder.
@@ -37,6 +40,12 @@ struct Written {
   std::string folder;
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;
+};
+
+/// A codec by which tensors are stored; null: as they are.
+struct StoredBy {
+  std::string name;
+  std::shared_ptr<const Codec> codec;
 };
 
 /// Returns the name of the file in which a checkpoint keeps the tensors of an owner.
@@ -63,6 +72,10 @@ class Store final : public CheckpointStore {
   /// Applies from the next commit on. Not to be called during one.
   void set_retention(Retention retention) { retention_ = std::move(retention); }
 
+  /// Tensors of the commits from here on are stored by this codec where that is shorter. Not to be called during
+  /// a commit.
+  void set_codec(StoredBy codec) { codec_ = std::move(codec); }
+
   /// Returns the paths committed since the last call. Any thread.
   std::vector<std::string> take_committed();
 
@@ -73,6 +86,7 @@ class Store final : public CheckpointStore {
 
   std::string folder_;
   Retention retention_;
+  StoredBy codec_;
   std::atomic<std::int64_t> temporaries_ = 0;
   std::mutex mutex_;
   std::vector<std::string> committed_;

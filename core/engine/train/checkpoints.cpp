@@ -19,6 +19,15 @@ std::int64_t interval(const CheckpointCommon& common, const Run& run) {
   return common.keep_best && evaluations ? in_steps(*evaluations, run.scale(), "trainer.eval_interval") : 0;
 }
 
+/// Makes the codec of a checkpointer's options.
+checkpoint::StoredBy codec_of(const Checkpointer& plugin) {
+  const std::vector<Table>& tables = plugin.common.codec.tables;
+  if (tables.size() > 1) throw ConfigError("checkpoint.codec names several codecs; one stores a tensor");
+  auto made = make_plugins(plugin.host(), plugin.common.codec);
+  if (made.empty()) return {};
+  return {tables.front().find("type")->as<std::string>(), std::move(made.front())};
+}
+
 bool is_ours(const ActivePlugin& plugin) {
   return plugin.slot().kind == Checkpointer::kind.name;
 }
@@ -32,6 +41,7 @@ Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder, bo
       plugin_(&run.checkpointer()),
       store_(folder, retention(plugin_->as<Checkpointer>().common, run.scale())),
       every_(interval(plugin_->as<Checkpointer>().common, run)) {
+  store_.set_codec(codec_of(plugin_->as<Checkpointer>()));
   open(*plugin_);
 }
 
@@ -63,6 +73,7 @@ void Checkpoints::open(ActivePlugin& plugin) {
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   retention(common, run_.scale());  // throws for what this run cannot count
   interval(common, run_);
+  codec_of(plugin.as<Checkpointer>());
   guarded(plugin.slot(), 0, [&] { plugin.as<Checkpointer>().open(store_); });
 }
 
@@ -76,6 +87,7 @@ void Checkpoints::use(ActivePlugin& plugin) {
   plugin_ = &plugin;
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   store_.set_retention(retention(common, run_.scale()));
+  store_.set_codec(codec_of(plugin.as<Checkpointer>()));
   every_ = interval(common, run_);
 }
 

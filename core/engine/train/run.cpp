@@ -17,6 +17,7 @@
 #include "core/engine/train/opening.hpp"
 #include "core/engine/train/precision.hpp"
 #include "core/engine/train/strict_state.hpp"
+#include "core/rundir/codecs.hpp"
 #include "core/runfile/live_config.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
@@ -63,6 +64,7 @@ const plugins::PluginFile& find_plugin(const std::string& slot, const std::strin
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs,
          distributed::World* world, std::optional<report::Learned> learned, Data data)
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)}, states_(live_) {
+  checkpoint::find_codecs_in(registry);
   live_.learned = std::move(learned);
   config::RunConfig& config = live_.config;
   config::keep_training(config);

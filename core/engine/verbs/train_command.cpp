@@ -18,6 +18,7 @@
 #include "core/engine/verbs/messages.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/training.hpp"
+#include "core/rundir/codecs.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
 
@@ -152,6 +153,7 @@ int train_ranks(distributed::World* world, const config::RunConfig& config, cons
 
 int train_command(const config::RunConfig& config, const plugins::Registry& registry,
                   const TrainOptions& options) {
+  checkpoint::find_codecs_in(registry);
   std::unique_ptr<distributed::World> world;
   try {
     world = distributed::join(

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/codec.hpp>
 #include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
+#include <trainyard/value.hpp>
 
 TRAINYARD_CONTRACT("checkpointer.hpp");
 
@@ -57,6 +59,7 @@ struct CheckpointCommon {
   std::int64_t keep_last = 1;
   std::optional<Duration> keep_every;
   std::optional<KeepBest> keep_best;
+  PluginList<Codec> codec;
 
   static void describe(Fields<CheckpointCommon>& m) {
     m.option(
@@ -67,6 +70,10 @@ struct CheckpointCommon {
     m.option("keep_every", &CheckpointCommon::keep_every,
              "the first at or after each multiple of it is kept for good");
     m.option("keep_best", &CheckpointCommon::keep_best, "those with the best values of a metric are kept");
+    m.option(
+        "codec", &CheckpointCommon::codec,
+        "stores tensors in fewer bytes, without loss; those that it makes no shorter, and tables in parts "
+        "on the ranks, stay as they are");
   }
 };
 

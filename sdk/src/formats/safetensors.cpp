@@ -27,6 +27,11 @@ constexpr DtypeName dtype_names[] = {{at::kFloat, "F32"},     {at::kDouble, "F64
                                      {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
                                      {at::kBool, "BOOL"}};
 
+const DtypeName* find_dtype(at::ScalarType type) {
+  const auto* known = std::ranges::find(dtype_names, type, &DtypeName::type);
+  return known == std::end(dtype_names) ? nullptr : known;
+}
+
 struct Placed {
   std::string name;
   at::ScalarType type;
@@ -42,11 +47,7 @@ Placed parse_entry(const std::string& path, const std::string& name, const json&
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
     fail(path, who + "an entry needs exactly dtype, shape and data_offsets");
   Placed placed{.name = name, .type = at::kFloat, .shape = {}, .begin = 0, .end = 0};
-  const auto dtype = entry["dtype"].get<std::string>();
-  const auto* known = std::find_if(std::begin(dtype_names), std::end(dtype_names),
-                                   [&](const DtypeName& each) { return dtype == each.name; });
-  if (known == std::end(dtype_names)) fail(path, who + "unknown dtype \"" + dtype + "\"");
-  placed.type = known->type;
+  placed.type = safetensors_type(path, who, entry["dtype"].get<std::string>());
   std::uint64_t bytes = at::elementSize(placed.type);
   for (const json& dimension : entry["shape"]) {
     if (!dimension.is_number_unsigned()) fail(path, who + "a dimension is no natural number");
@@ -87,16 +88,25 @@ json parse_header(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+std::string safetensors_dtype(at::ScalarType type) {
+  const DtypeName* known = find_dtype(type);
+  return known == nullptr ? "" : known->name;
+}
+
+at::ScalarType safetensors_type(const std::string& path, const std::string& who, std::string_view dtype) {
+  for (const DtypeName& each : dtype_names)
+    if (dtype == each.name) return each.type;
+  fail(path, who + "unknown dtype \"" + std::string(dtype) + "\"");
+}
+
 std::string safetensors_header(const std::string& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata) {
   json header = json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
   for (const NamedTensor& each : tensors) {
-    const auto* known =
-        std::find_if(std::begin(dtype_names), std::end(dtype_names),
-                     [&](const DtypeName& name) { return name.type == each.tensor.scalar_type(); });
-    if (known == std::end(dtype_names))
+    const DtypeName* known = find_dtype(each.tensor.scalar_type());
+    if (known == nullptr)
       fail(path, "tensor \"" + each.name + "\" has a dtype that the format does not know");
     if (header.contains(each.name)) fail(path, "two tensors are called \"" + each.name + "\"");
     const std::uint64_t end = offset + each.tensor.nbytes();

@@ -4,12 +4,18 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <trainyard/helpers/rows_wanted.hpp>
 #include <trainyard/named_tensor.hpp>
 
 namespace trainyard {
+
+/// Returns the name of an element type in the format, as "F32"; empty for one that it lacks.
+std::string safetensors_dtype(at::ScalarType type);
+/// Returns the element type of that name. Throws DataError, which names the file and begins with `who`.
+at::ScalarType safetensors_type(const std::string& path, const std::string& who, std::string_view dtype);
 
 /// Returns the part of a file before the bytes of the tensors: length and JSON, padded such that tensors
 /// begin at a multiple of 8. Throws DataError, which names `path`, for a dtype that the format lacks or a
