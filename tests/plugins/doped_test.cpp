@@ -95,6 +95,11 @@ Batch batch_of(const at::Tensor& x) {
   return batch;
 }
 
+/// The whole annealing at the second step.
+Value sparse() {
+  return Value(test::table({{"begin", "1ba"}, {"end", "2ba"}, {"every", std::int64_t{1}}}));
+}
+
 double relative(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).abs().max() / expected.abs().max()).item<double>();
 }
@@ -131,10 +136,11 @@ TEST_CASE("all structures are the dense matrix of their elements, forward and ba
     for (const bool alone : {false, true})
       for (const auto& [in, out] : {std::pair{24, 36}, {13, 7}, {1, 12}, {48, 31}, {60, 8}})
         for (const bool doubles : {false, true}) {
+          const std::int64_t room = doubles ? 1 : 4;
           INFO(structure << " " << in << " to " << out << (alone ? " alone" : "")
                          << (doubles ? " doubles" : ""));
           const std::int64_t small = in + out + 2;  // a product of rank one always fits
-          const double cf = std::max(1.01, static_cast<double>(in * out) / static_cast<double>(small));
+          const double cf = std::max(1.01, static_cast<double>(in * out) / static_cast<double>(room * small));
           std::unique_ptr<Network> network;
           try {
             network = doped_of(layer(in, out),
@@ -303,6 +309,29 @@ TEST_CASE("as many elements are left as were asked for, the largest, and none co
   CHECK(weight.count_nonzero().item<std::int64_t>() == 2);
   masked.keep_largest(0);
   CHECK(weight.count_nonzero().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("what has died stays dead under steps that are large", "[doped]") {
+  testing::Made<Transform> prune(test::shipped_file("transform", "prune"),
+                                 {{"ratio", 0.5}, {"sparse", sparse()}});
+  testing::Made<Transform> doped(test::shipped_file("transform", "doped"),
+                                 {{"target_cf", 1.3}, {"sparse", sparse()}});
+  for (testing::Made<Transform>* const transform : {&prune, &doped}) {
+    testing::TinyRun run({.steps = 12, .lr = 3.0});
+    std::unique_ptr<Network> network =
+        (*transform)->apply(testing::tiny_network(testing::tiny_schema()), {testing::tiny_schema(), 1});
+    const std::string name = transform == &prune ? "fc1.weight" : "fc1.weight.sparse";
+    const at::Tensor weight = tensors_of(*network).at(name).detach();
+    run.use(std::move(network));
+    run.add(*transform);
+    run.step(3);
+    const at::Tensor dead = weight.eq(0);
+    CHECK(dead.sum().item<std::int64_t>() > 3);
+    for (int step = 0; step < 6; ++step) {
+      run.step();
+      CHECK((weight.eq(0) & dead).equal(dead));
+    }
+  }
 }
 
 TEST_CASE("weights are compared with those of other layers, or of their own alone", "[doped]") {
