@@ -1,4 +1,4 @@
-// Packs fixed-point values losslessly by group widths, as in Edo Vivancos et al., "Boveda: Building an On-Chip Deep
+// Packs fixed-point values losslessly by group widths, as in "Boveda: Building an On-Chip Deep
 // Learning Memory Hierarchy Brick by Brick", MLSys 2021: a small group of values is stored with as many bits
 // each as its largest member needs, and a tag says how many. Exponents of floats are packed in the same way.
 // The format of a container is described in plugins/codec/boveda/README.md. All instruction sets write the

@@ -94,6 +94,17 @@ const std::vector<plugins::PluginFile>& alone() {
   return found;
 }
 
+const std::vector<plugins::PluginFile>& with_table() {
+  static const std::vector<plugins::PluginFile> found = [] {
+    std::vector<plugins::PluginFile> files = test::shipped().files();
+    std::erase_if(files, [](const plugins::PluginFile& file) {
+      return plugins::find_kind(file.manifest.kind)->section.empty();
+    });
+    return files;
+  }();
+  return found;
+}
+
 std::vector<plugins::PluginFile> drawn(const std::vector<plugins::PluginFile>& files) {
   static const char* const list = std::getenv("TRAINYARD_DRAWN");
   if (list == nullptr) return files;

@@ -57,7 +57,7 @@ bool trains_alone(const Apart& run) {
 }  // namespace
 
 TEST_CASE("every plugin trains on two ranks, and goes on to the same bits once both were killed") {
-  for (const PluginFile& plugin : drawn(shipped().files())) {
+  for (const PluginFile& plugin : drawn(with_table())) {
     INFO(title(plugin));
     Apart run;
     run.write(killable(plugin, run.folder().path("place")));

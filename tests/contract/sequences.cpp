@@ -165,7 +165,7 @@ class Subject {
   /// all events of a micro-batch are fired then.
   bool vary() {
     for (int more = dice_.below(3); more > 0; --more) {
-      const PluginFile& file = dice_.one_of(ranks_ > 1 ? shipped().files() : alone());
+      const PluginFile& file = dice_.one_of(ranks_ > 1 ? with_table() : alone());
       static const std::set<std::string> of_host = {"dataset", "model", "loss",
                                                     "executor"};  // they fit each other
       if (of_host.contains(file.manifest.kind) || plugins::find_kind(file.manifest.kind)->beside) continue;
@@ -330,7 +330,7 @@ struct Tally {
 };
 
 const PluginFile& subject_of(Dice& dice, int ranks) {
-  const auto& files = ranks > 1 ? shipped().files() : alone();
+  const auto& files = ranks > 1 ? with_table() : alone();
   const PluginFile* any = &dice.one_of(files);
   while (!resolve(host_run(*any).text(), {}, ranks).config) any = &dice.one_of(files);
   const char* const wanted = std::getenv("TRAINYARD_SUBJECT");

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TRAINYARD = SOURCE / "build/release/bin/trainyard"
 QUICK = "--quick" in sys.argv
-STEPS = 40 if QUICK else 2700 if "--long" in sys.argv else 900
+STEPS = 12 if QUICK else 2700 if "--long" in sys.argv else 900
 SEEDS = [1] if QUICK else [1, 2, 3]
 RATES = [0.006] if QUICK else [0.006, 0.012, 0.024, 0.048]
 FOLDER = SOURCE / ("build/doping-quick" if QUICK else "build/doping")
@@ -104,7 +104,8 @@ def train(way, rate, seed, tuning):
     folder = FOLDER / "runs" / name
     if not (folder / "result.json").exists():
         text = RUN.replace("NAME", name).replace("SEED", str(seed)).replace("RATE", str(rate))
-        text = text.replace("TRAIN", "[0.0, 0.8]" if tuning else "[0.0, 0.9]").replace("VAL", "[0.8, 0.9]" if tuning else "[0.9, 1.0]")
+        text = text.replace("TRAIN", "[0.0, 0.8]" if tuning else "[0.0, 0.9]").replace(
+            "VAL", "[0.9, 0.91]" if QUICK else "[0.8, 0.9]" if tuning else "[0.9, 1.0]")
         (FOLDER / f"{name}.toml").write_text(text + WAYS[way])
         host("train", f"{name}.toml", "-q", "--overwrite")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
