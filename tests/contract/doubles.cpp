@@ -37,6 +37,7 @@ const std::map<std::string, std::string> in_single_precision = {
     {"compressor topk", "buckets are of floats"},
     {"executor pipelined", "has kernels of floats for its updates"},
     {"hook certified", "proves what programs in single precision do"},
+    {"model ensemble", "its members are networks that other runs trained"},
     {"model slide", "has kernels of floats, and weights in halves"},
     {"model trees", "XGBoost computes in floats"},
     {"optimizer lazy_adam", "has kernels of floats for rows"},

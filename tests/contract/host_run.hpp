@@ -21,7 +21,7 @@ inline std::string message_path(const plugins::PluginFile& plugin, const std::st
 
 /// Of the shipped plugins, those that train on one rank; tests/contract/ranks.cpp has the others, too.
 const std::vector<plugins::PluginFile>& alone();
-/// Those that have a table in a run file: parts of other plugins have none, and are tried with these.
+/// Returns those that have a table in a run file: parts of other plugins have none.
 const std::vector<plugins::PluginFile>& with_table();
 
 /// Those of `files` that were drawn for what tries a plugin in every way: named, "kind name" a line, in the file of

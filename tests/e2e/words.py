@@ -10,6 +10,10 @@ from support.host import SMALL, HostTest
 WRONG = "zzz"
 
 
+# Where a part of other plugins stands.
+PARTS = {"codec": '[checkpoint]\ntype = "full"\ncodec = {}\n'}
+
+
 class Words(HostTest):
     def setUp(self):
         super().setUp()
@@ -37,11 +41,14 @@ class Words(HostTest):
         cases = []
         for each in json.loads(self.host("plugins", "list", "--format", "json").stdout)["plugins"]:
             [plugin] = json.loads(self.host("plugins", "inspect", each["path"], "--format", "json").stdout)
-            table = place[each["kind"]]
+            table = place.get(each["kind"])
             for option in plugin["options"]:
                 for path, choices in chosen(option):
                     name = f"{each['kind']}-{each['name']}-{option['name']}-{len(cases)}.toml"
-                    if table["list"]:
+                    if table is None:  # a part of another plugin
+                        self.write(name, SMALL + PARTS[each["kind"]].format(f"{{ type = \"{each['name']}\", {path} }}"))
+                        cases.append((("config", "show", name), choices))
+                    elif table["list"]:
                         self.write(name, f"{SMALL}\n[[{table['table']}]]\ntype = \"{each['name']}\"\n{path}\n")
                         cases.append((("config", "show", name), choices))
                     else:

@@ -123,8 +123,12 @@ TEST_CASE("the plugins among a plugin's options are checked like those of slots"
   CHECK_THAT(findings(schedule("type = \"sequence\"\n")),
              Contains("E108") && Contains("needs `parts`") && Contains("list of schedule plugins"));
   CHECK_THAT(
-      findings(schedule("type = \"chain\"\nparts = { type = \"rex\" }\n")),
-      Contains("E105") && Contains("schedule.parts: expected a list of schedule plugins, found table"));
+      findings(schedule("type = \"chain\"\nparts = \"rex\"\n")),
+      Contains("E105") && Contains("schedule.parts: expected a list of schedule plugins, found string"));
+  // One alone needs no brackets, and is checked as within them.
+  CHECK(findings(schedule("type = \"chain\"\nparts = { type = \"rex\" }\n")).empty());
+  CHECK_THAT(findings(schedule("type = \"chain\"\nparts = { type = \"rex\", bete = 0.5 }\n")),
+             Contains("E104") && Contains("[schedule.parts]"));
   CHECK_THAT(findings(schedule("type = \"chain\"\nparts = [\"rex\"]\n")),
              Contains("E105") && Contains("schedule.parts[0]: expected a table, found string"));
   CHECK_THAT(findings(schedule("type = \"chain\"\nparts = [{ beta = 0.5 }]\n")),

@@ -1,6 +1,8 @@
+#!/usr/bin/env python3
 """Trains an MLP 64-512-512-10 on 1,797 handwritten digits with numpy, writes its weights, inputs and activations in the fixed-point format Q3.12 as
 files of 16-bit values, and has `bench_codec lengths` pack them.
-  python3 tools/bench/fixed_point.py BENCH_CODEC OPTDIGITS.TES.GZ"""
+  tools/bench/fixed_point.py
+  --quick      two epochs, to see that it works"""
 import gzip
 import os
 import pathlib
@@ -11,7 +13,12 @@ import tempfile
 import numpy
 
 
-def train(x, labels, epochs=25, batch=200, lr=1e-3):
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BENCH = SOURCE / "build/release/bin/bench_codec"
+DIGITS = SOURCE / "data/optdigits/optdigits.tes.gz"
+
+
+def train(x, labels, epochs, batch=200, lr=1e-3):
     random = numpy.random.default_rng(1)
     sizes = [64, 512, 512, 10]
     weights = [random.uniform(-1, 1, (a, b)).astype(numpy.float32) * (6 / (a + b)) ** 0.5 for a, b in zip(sizes, sizes[1:])]
@@ -40,10 +47,9 @@ def train(x, labels, epochs=25, batch=200, lr=1e-3):
 
 
 def main():
-    bench, data = sys.argv[1:]
-    table = numpy.array([line.split(",") for line in gzip.open(data, "rt").read().splitlines()[1:]], dtype=numpy.float32)
+    table = numpy.array([line.split(",") for line in gzip.open(DIGITS, "rt").read().splitlines()[1:]], dtype=numpy.float32)
     x, labels = table[:, :64] / 16, table[:, 64].astype(int)
-    weights = train(x, labels)
+    weights = train(x, labels, 2 if "--quick" in sys.argv else 25)
     layers = [x]
     for w in weights[:-1]:
         layers.append(numpy.maximum(layers[-1] @ w, 0))
@@ -56,7 +62,7 @@ def main():
             write(f"weights_{i}.i16", w.T)
         for i, layer in enumerate(layers):
             write(f"{'activations' if i else 'inputs'}_{i}.u16", layer)
-        subprocess.run([bench, "lengths"], check=True, env={**os.environ, "TRAINYARD_CODEC_FILES": folder})
+        subprocess.run([BENCH, "lengths"], check=True, env={**os.environ, "TRAINYARD_CODEC_FILES": folder})
 
 
 main()
