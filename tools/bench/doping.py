@@ -17,7 +17,11 @@ import statistics
 import subprocess
 import sys
 
-from safetensors.numpy import load_file, save_file
+try:
+    from safetensors.numpy import load_file, save_file
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TRAINYARD = SOURCE / "build/release/bin/trainyard"
