@@ -55,12 +55,15 @@ class CoMatrixDropout final : public Hook {
       throw ConfigError(
           "no weight of the network is a sum of terms: a transform such as doped makes such weights, "
           "[[transforms]] type = \"doped\"");
+    if (!options_.until.steps(context.scale()))
+      throw ConfigError("until = \"" + options_.until.text() +
+                        "\" cannot be counted in steps in this run: write it in ep, ba or sp");
   }
 
   /// Outside of a step all scales are 1, so that nothing that is saved or evaluated has silent rows.
   void draw(StepContext& context) {
     const std::int64_t step = context.clock().step;
-    if (step >= options_.until.steps(context.scale()).value_or(Duration::most_steps)) return;
+    if (step >= *options_.until.steps(context.scale())) return;
     for (const CoMatrix& each : co_matrices(*context.network().graph()))
       fill(each,
            RandomStream(static_cast<std::uint64_t>(options_.seed), "co_matrix/" + each.term,

@@ -59,9 +59,8 @@ class Annealed {
 
   static std::int64_t steps(const std::string& option, const Duration& duration, const RunScale& scale) {
     if (const auto found = duration.steps(scale)) return *found;
-    throw ConfigError(
-        "sparse." + option + " = \"" + duration.text() +
-        "\" cannot be counted in steps in a run that is bounded by wall time: write it in steps, \"1000ba\"");
+    throw ConfigError("sparse." + option + " = \"" + duration.text() +
+                      "\" cannot be counted in steps in this run: write it in ep, ba or sp");
   }
 
   Annealing options_;

@@ -111,6 +111,8 @@ class Doped(KilledTest):
         for text, words in ((LONG + CO_MATRIX, "needs a transform with weights that are sums of matrices, and there is none"),
                             (LONG + DOPED.replace("sparse", "alone = true\nsparse") + CO_MATRIX, "and the transform \"doped\" has none"),
                             (LONG + PRUNED + CO_MATRIX, "and the transform \"prune\" has none"),
+                            (LONG + DOPED + CO_MATRIX + 'until = "10s"\n', 'until = "10s" cannot be counted in steps'),
+                            (LONG + DOPED.replace("4ba", "4s"), 'sparse.begin = "4s" cannot be counted in steps'),
                             (LONG + DOPED + '[executor]\ntype = "hfta"\nmembers = [{}, {}]\n', "array of models"),
                             (LONG.replace('max_duration = "30ba"', 'max_duration = "10s"') + PRUNED, "length can be counted in steps")):
             with self.subTest(words):
