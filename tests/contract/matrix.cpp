@@ -207,6 +207,7 @@ class References {
     if (run.plugin.path != plugin_) known_.clear();
     plugin_ = run.plugin.path;
     std::string key = std::to_string(which.ranks) + run.text();
+    if (which.beside != nullptr) key += title(*which.beside);
     for (const std::string& each : which.sets()) key += each;
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;

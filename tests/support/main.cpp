@@ -1,4 +1,5 @@
 #define CATCH_CONFIG_RUNNER
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -18,9 +19,15 @@ void use_memory() {
   if (!error && space.available > enough && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
 }
 
+/// LibTorch asks once a process whether its half for GPUs is there: where there is a GPU, it is loaded before a test asks.
+void use_gpu() {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   use_memory();
+  use_gpu();
   return Catch::Session().run(argc, argv);
 }
