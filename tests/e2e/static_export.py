@@ -117,6 +117,34 @@ class Static(HostTest):
                 once = subprocess.run([net / "predict", self.folder / "fitted.bin"], input=inputs.tobytes(), capture_output=True, check=True)
                 self.assertEqual(len(floats(once.stdout)), 64 * len(said["output"][0]) // 64)
 
+    def test_weights_in_terms_are_packed(self):
+        """What transforms make of weights is multiplied by term after term; no zero is stored, and no matrix made."""
+        wide = run('type = "mlp"\nlayers = [96, 120, 80, 3]', DATA.replace("[8]", "[96]"))
+        self.assertIn("96]", wide)
+        doped = '[[transforms]]\ntype = "doped"\nlayers = ["fc1", "fc2"]\ntarget_cf = 6\nsparse = { every = 1 }\nstructure = '
+        ways = {"kp": doped + '"kp"\n', "lmf": doped + '"lmf"\n', "hmd": doped + '"hmd"\n',
+                "kp alone": doped + '"kp"\nalone = true\n', "prune": '[[transforms]]\ntype = "prune"\nratio = 0.9\nsparse = { every = 1 }\n'}
+        for name, text in ways.items():
+            with self.subTest(name):
+                found, expected = self.outputs(wide + text)
+                self.assertLessEqual(self.distance(found, expected), 1e-5)
+                numbers, stored, rows = 0, 0, 0
+                for each, (values, count) in tensors(self.folder / "runs/small/model.safetensors").items():
+                    alive = sum(value != 0 for value in values)
+                    sparse = each.endswith(".sparse") or name == "prune" and each in ("fc1.weight", "fc2.weight")
+                    numbers, stored, rows = numbers + alive, stored + (alive if sparse else 0), rows + (count if sparse else 0)
+                size = sum((self.folder / "net" / file).stat().st_size for file in ("weights.bin", "places.bin") if (self.folder / "net" / file).exists())
+                self.assertLessEqual(size, 1.02 * (4 * numbers + 2 * stored + 2 * rows))
+                self.assertLess(size, 0.4 * 4 * (96 * 120 + 120 * 80 + 240))
+                self.assertRegex((self.folder / "net/network.hpp").read_text(), r"// fc1.weight: 11520 numbers as \d+, 46080 bytes as \d+\n")
+                subprocess.run(["rm", "-r", self.folder / "net"], check=True)
+
+    def test_what_weights_alone_make_is_a_weight(self):
+        text = RUNS["mlp"] + '[[transforms]]\ntype = "doped"\ntarget_cf = 1.5\nlayers = ["fc1"]\nsparse = { every = 1 }\n'
+        found, expected = self.outputs(text)
+        self.assertLessEqual(self.distance(found, expected), 1e-5)
+        self.assertFalse((self.folder / "net/places.bin").exists())
+
     def test_what_is_refused(self):
         language = run('type = "lstm"\nn_layer = 1\nembedding = 4\nhidden = 8', 'type = "synthetic"\nkind = "language"\nseq_len = 6\nvocabulary = 9')
         self.train(language)

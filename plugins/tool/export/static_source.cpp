@@ -12,8 +12,10 @@
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
+#include "constants.hpp"
 #include "lib/new_file.hpp"
 #include "lib/printed.hpp"
+#include "terms.hpp"
 
 namespace {
 
@@ -80,10 +82,18 @@ class Arena {
   std::int64_t size_ = 0;
 };
 
+/// The graph with these weights.
+Graph with(Graph graph, const std::vector<NamedTensor>& tensors) {
+  for (const auto& [name, tensor] : tensors)
+    if (const ValueId id = graph.find_value(name); id != no_value)
+      graph.values[static_cast<std::size_t>(id)].initializer = tensor;
+  return graph;
+}
+
 class Source {
  public:
-  Source(const Graph& graph, const std::vector<NamedTensor>& tensors) : graph_(graph) {
-    for (const auto& [name, tensor] : tensors) given_[name] = tensor;
+  Source(const Graph& graph, const std::vector<NamedTensor>& tensors)
+      : graph_(with(graph, tensors)), constants_(graph_) {
     if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
       throw ConfigError("to = \"static\" takes a network of one input and one output; this one has " +
                         std::to_string(graph.inputs.size()) + " and " + std::to_string(graph.outputs.size()));
@@ -96,7 +106,8 @@ class Source {
         if (id != no_value) ++readers_[id];
     ++readers_[graph.outputs[0]];
     places_[graph.inputs[0]] = "input";
-    for (const Node& node : graph.nodes) write(node);
+    for (const Node& node : graph.nodes)
+      if (!constants_.contains(node.outputs[0])) write(node);
     call("copy", list(place(graph.outputs[0]), "output", number(outputs())));
   }
 
@@ -108,7 +119,8 @@ class Source {
         "constexpr std::size_t inputs = " +
         number(inputs()) + ", outputs = " + number(outputs()) +
         ", weights = " + number(std::ssize(weights_)) +
-        ";\n\n/// weights.bin\nextern \"C\" const float trained[];\n\n"
+        ";\n\n/// weights.bin\nextern \"C\" const float trained[];\n" + packing() +
+        "\n"
         "/// input: " +
         shape_text(shape(graph_.inputs[0])) + ", output: " + shape_text(shape(graph_.outputs[0])) +
         ", without the batch; weights: `trained`, or others in their order.\n"
@@ -121,19 +133,33 @@ class Source {
     return text + "\n}  // namespace network\n";
   }
   std::string code() const {
-    return "#include \"network.hpp\"\n\n// The file's bytes are those of the array.\n"
-           "__asm__(\".pushsection .rodata\\n.balign 64\\n.globl trained\\ntrained:\\n.incbin "
-           "\\\"weights.bin\\\"\\n.popsection\");\n\n"
-           "namespace network {\n\nusing namespace runtime;\n\nstatic float arena[" +
+    return "#include \"network.hpp\"\n\n// A file's bytes are those of the array.\n" +
+           array("trained", "weights.bin") +
+           (places_of_numbers_.empty() ? "" : array("places", "places.bin")) +
+           "\nnamespace network {\n\nusing namespace runtime;\n\nstatic float arena[" +
            number(std::max<std::int64_t>(1, arena_.size())) +
            "];\n\nvoid forward(const float* weights, const float* input, float* output) {\n" + code_ +
            "}\n\n}  // namespace network\n";
   }
   const std::vector<float>& weights() const { return weights_; }
+  /// Columns of the numbers of sparse terms, and how many each row has, as places.bin holds them.
+  const std::vector<std::uint16_t>& places_of_numbers() const { return places_of_numbers_; }
   bool chain() const { return chain_; }
 
  private:
   static std::string number(std::int64_t value) { return std::to_string(value); }
+  static std::string array(const std::string& name, const std::string& file) {
+    return "__asm__(\".pushsection .rodata\\n.balign 64\\n.globl " + name + "\\n" + name +
+           ":\\n.incbin \\\"" + file + "\\\"\\n.popsection\");\n";
+  }
+  /// Says how much smaller weights in terms are than matrices.
+  std::string packing() const {
+    if (packed_.empty()) return "";
+    std::string text = "\n";
+    for (const std::string& each : packed_) text += "// " + each + "\n";
+    if (!places_of_numbers_.empty()) text += "/// places.bin\nextern \"C\" const unsigned short places[];\n";
+    return text;
+  }
   const GraphValue& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
   const Shape& shape(ValueId id) const { return value(id).shape; }
   std::int64_t inputs() const { return length(shape(graph_.inputs[0])); }
@@ -147,14 +173,11 @@ class Source {
   }
 
   at::Tensor tensor(const Node& node, std::size_t index) const {
-    const GraphValue& from = value(node.inputs[index]);
-    require(node, from.initializer.defined(),
-            "its input " + from.name + " is computed, and needs to be a weight");
-    const auto found = given_.find(from.name);
-    return (found == given_.end() ? from.initializer : found->second)
-        .detach()
-        .to(at::kCPU, at::kDouble)
-        .contiguous();
+    const ValueId from = node.inputs[index];
+    require(
+        node, constants_.contains(from),
+        "its input " + value(from).name + " is computed of the network's input, and needs to be a weight");
+    return constants_.at(from).to(at::kDouble).contiguous();
   }
   bool has(const Node& node, std::size_t index) const {
     return index < node.inputs.size() && node.inputs[index] != no_value;
@@ -206,6 +229,10 @@ class Source {
 
   void write(const Node& node);
   void gemm(const Node& node);
+  void packed_gemm(const Node& node, const std::vector<Term>& terms);
+  void add(const Term& term, const std::string& from, const std::string& to, std::int64_t rows,
+           std::int64_t in, std::int64_t out);
+  std::int64_t keep_bias(const Node& node, std::int64_t out);
   void conv(const Node& node);
   void pool(const Node& node);
   void normalize_channels(const Node& node);
@@ -222,14 +249,16 @@ class Source {
   using Write = void (*)(Source&, const Node&);
   static const std::map<std::string, Write, std::less<>>& operators();
 
-  const Graph& graph_;
-  std::map<std::string, at::Tensor> given_;
+  const Graph graph_;
+  const Constants constants_;
   std::map<ValueId, int> readers_;
   std::map<ValueId, std::string> places_;
   std::map<ValueId, std::int64_t> offsets_;  // of those in the arena
   Arena arena_;
   std::string code_;
   std::vector<float> weights_;
+  std::vector<std::uint16_t> places_of_numbers_;
+  std::vector<std::string> packed_;  // what weights in terms take, for people
   std::vector<std::string> layers_;
   bool chain_ = true;
 };
@@ -298,24 +327,74 @@ void Source::write(const Node& node) {
 }
 
 void Source::gemm(const Node& node) {
-  const double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
+  const double alpha = node.number("alpha", 1.0);
   require(node, node.integer("transA", 0) == 0, "transA is not written");
   at::Tensor matrix = tensor(node, 1).mul(alpha);
-  if (node.integer("transB", 0) == 0) matrix = matrix.t();
+  if (node.integer("transB", 0) == 0)
+    matrix = matrix.t();
+  else if (alpha == 1.0)
+    if (const std::vector<Term> terms = terms_of(graph_, constants_, node.inputs[1]);
+        terms.size() > 1 || terms[0].form != Term::Form::dense)
+      return packed_gemm(node, terms);
   const std::int64_t out = matrix.size(0), in = matrix.size(1), rows = -shape(node.inputs[0])[0];
-  const std::int64_t first = keep(matrix);
-  std::int64_t bias = -1;
-  if (has(node, 2)) {
-    const at::Tensor numbers = tensor(node, 2).mul(beta);
-    require(node, numbers.numel() == 1 || (numbers.numel() == out && numbers.size(-1) == out),
-            "its bias has the shape " + shape_text(numbers.sizes().vec()) +
-                ", and needs a number for each output");
-    bias = keep(numbers.reshape({-1}).expand({out}));
-  }
+  const std::int64_t first = keep(matrix), bias = keep_bias(node, out);
   call("gemm", list(weight(first), bias < 0 ? "nullptr" : weight(bias), place(node.inputs[0]), output(node),
                     number(rows), number(in), number(out)));
   chain_ = chain_ && rows == 1;
   layers_.push_back(list(number(in), number(out), number(first), number(bias), "nullptr"));
+}
+
+/// Adds the bias to the weights and gives its place; -1 where there is none.
+std::int64_t Source::keep_bias(const Node& node, std::int64_t out) {
+  if (!has(node, 2)) return -1;
+  const at::Tensor numbers = tensor(node, 2).mul(node.number("beta", 1.0));
+  require(
+      node, numbers.numel() == 1 || (numbers.numel() == out && numbers.size(-1) == out),
+      "its bias has the shape " + shape_text(numbers.sizes().vec()) + ", and needs a number for each output");
+  return keep(numbers.reshape({-1}).expand({out}));
+}
+
+/// The bias, and what each term adds to it.
+void Source::packed_gemm(const Node& node, const std::vector<Term>& terms) {
+  const Shape& matrix = shape(node.inputs[1]);
+  const std::int64_t out = matrix[0], in = matrix[1], rows = -shape(node.inputs[0])[0],
+                     bias = keep_bias(node, out);
+  const std::string from = place(node.inputs[0]), to = output(node);
+  call("start", list(bias < 0 ? "nullptr" : weight(bias), to, number(rows), number(out)));
+  std::int64_t numbers = 0, bytes = 0;
+  for (const Term& term : terms) {
+    add(term, from, to, rows, in, out);
+    numbers += term.numbers();
+    bytes += term.bytes();
+  }
+  packed_.push_back(value(node.inputs[1]).name + ": " + number(out * in) + " numbers as " + number(numbers) +
+                    ", " + number(4 * out * in) + " bytes as " + number(bytes));
+  chain_ = false;
+}
+
+void Source::add(const Term& term, const std::string& from, const std::string& to, std::int64_t rows,
+                 std::int64_t in, std::int64_t out) {
+  const std::string where =
+      list(from, term.row == 0 ? to : to + " + " + number(term.row), number(rows), number(in), number(out));
+  if (term.form == Term::Form::dense)
+    return call("add_dense", list(weight(keep(term.left)), where, number(term.rows())));
+  if (term.form == Term::Form::sparse) {
+    const at::Tensor alive = term.left.ne(0), columns = alive.nonzero().select(1, 1), counts = alive.sum(1);
+    const std::int64_t first = keep(term.left.masked_select(alive)), place = std::ssize(places_of_numbers_);
+    for (const at::Tensor& each : {counts, columns})
+      for (std::int64_t i = 0; i < each.numel(); ++i)
+        places_of_numbers_.push_back(static_cast<std::uint16_t>(each[i].item<std::int64_t>()));
+    return call("add_sparse", list(weight(first), "places + " + number(place), where, number(term.rows())));
+  }
+  const bool low_rank = term.form == Term::Form::low_rank;
+  const std::int64_t size = low_rank ? term.left.size(1) : term.left.size(1) * term.right.size(0);
+  const std::int64_t first = keep(term.left), second = keep(low_rank ? term.right : term.right.t()),
+                     between = arena_.take(size);
+  std::string sizes = number(term.left.size(0)) + ", " + number(term.left.size(1));
+  if (!low_rank) sizes += ", " + number(term.right.size(0)) + ", " + number(term.right.size(1));
+  call(low_rank ? "add_low_rank" : "add_kronecker",
+       list(weight(first), weight(second), where, sizes, "arena + " + number(between)));
+  arena_.give_back(between);
 }
 
 std::string Source::window(const Node& node, const Shape& kernel) const {
@@ -380,7 +459,7 @@ void Source::each(const Node& node, const std::string& function, double paramete
 
 void Source::pairs(const Node& node, const std::string& function) {
   for (const ValueId id : node.inputs)
-    require(node, !value(id).initializer.defined() && shape(id) == shape(node.outputs[0]),
+    require(node, !constants_.contains(id) && shape(id) == shape(node.outputs[0]),
             "its input " + value(id).name + " " + shape_text(shape(id)) +
                 " needs to be computed, and of the shape of the output, " +
                 shape_text(shape(node.outputs[0])));
@@ -400,9 +479,9 @@ void write_file(const fs::path& path, std::string_view bytes) {
 
 std::string makefile(bool chain) {
   const std::string programs = chain ? "predict fit" : "predict";
-  std::string text =
-      "CXX ?= g++\nCXXFLAGS ?= -std=c++20 -O3\nLDFLAGS ?= -static -s\n\nall: " + programs +
-      "\nnetwork.o: network.cpp network.hpp runtime.hpp weights.bin\n\t$(CXX) $(CXXFLAGS) -c network.cpp\n";
+  std::string text = "CXX ?= g++\nCXXFLAGS ?= -std=c++20 -O3\nLDFLAGS ?= -static -s\n\nall: " + programs +
+                     "\nnetwork.o: network.cpp network.hpp runtime.hpp $(wildcard *.bin)\n\t$(CXX) "
+                     "$(CXXFLAGS) -c network.cpp\n";
   const auto program = [&](const std::string& name, const std::string& more) {
     text += name + ": " + name + ".cpp network.o" + more + "\n\t$(CXX) $(CXXFLAGS) -I. " + name +
             ".cpp network.o -o $@ $(LDFLAGS)\n";
@@ -421,10 +500,14 @@ void write_static(const std::string& folder, const Graph& graph, const std::vect
   std::error_code ignored;
   if (fs::exists(path, ignored) && !fs::is_empty(path, ignored) && !fs::exists(path / "network.cpp", ignored))
     throw ConfigError("the folder " + folder + " holds other things than a network; give another as `file`");
-  fs::remove(path / "fit.cpp", ignored);  // of a network that was there before
+  for (const char* name : {"fit.cpp", "places.bin"})
+    fs::remove(path / name, ignored);  // of a network that was there before
   const auto& weights = network.weights();
   write_file(path / "weights.bin",
              {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
+  if (const auto& places = network.places_of_numbers(); !places.empty())
+    write_file(path / "places.bin",
+               {reinterpret_cast<const char*>(places.data()), places.size() * sizeof places[0]});
   write_file(path / "network.hpp", network.header(source));
   write_file(path / "network.cpp", network.code());
   for (const auto& [name, text] : files)

@@ -16,6 +16,11 @@ inline float dot(const float* a, const float* b, int n) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
+/// y += by x
+inline void add_scaled(const float* __restrict x, float by, float* __restrict y, int n) {
+  for (int i = 0; i < n; ++i) y[i] += by * x[i];
+}
+
 inline void copy(const float* x, float* y, int n) {
   for (int i = 0; i < n; ++i) y[i] = x[i];
 }
@@ -26,6 +31,61 @@ inline void gemm(const float* weight, const float* bias, const float* x, float* 
   for (int r = 0; r < rows; ++r)
     for (int o = 0; o < out; ++o)
       y[r * out + o] = (bias != nullptr ? bias[o] : 0.0f) + dot(weight + o * in, x + r * in, in);
+}
+
+// A linear layer whose weight is a sum of terms: it starts with the bias, and each term adds its product to the outputs
+// `y` of its own `own` rows of the weight, of `out`. x: [rows, in].
+
+/// bias: [out] or null.
+inline void start(const float* bias, float* y, int rows, int out) {
+  for (int i = 0; i < rows * out; ++i) y[i] = bias != nullptr ? bias[i % out] : 0.0f;
+}
+
+/// weight: [own, in].
+inline void add_dense(const float* weight, const float* x, float* y, int rows, int in, int out, int own) {
+  for (int r = 0; r < rows; ++r)
+    for (int o = 0; o < own; ++o) y[r * out + o] += dot(weight + o * in, x + r * in, in);
+}
+
+/// numbers: those of the rows that are not 0; places: how many each row has, then the column of each.
+inline void add_sparse(const float* numbers, const unsigned short* places, const float* x, float* y, int rows,
+                       int in, int out, int own) {
+  for (int r = 0; r < rows; ++r, x += in, y += out) {
+    const unsigned short* column = places + own;
+    const float* number = numbers;
+    for (int o = 0; o < own; ++o) {
+      const int count = places[o];
+      float lanes[4] = {};
+      int i = 0;
+      for (; i + 4 <= count; i += 4)
+        for (int k = 0; k < 4; ++k) lanes[k] += number[i + k] * x[column[i + k]];
+      for (; i < count; ++i) lanes[0] += number[i] * x[column[i]];
+      y[o] += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+      number += count;
+      column += count;
+    }
+  }
+}
+
+/// weight = u [own, rank] v [rank, in]; between: room for `rank` numbers.
+inline void add_low_rank(const float* u, const float* v, const float* x, float* y, int rows, int in, int out,
+                         int own, int rank, float* between) {
+  for (int r = 0; r < rows; ++r) {
+    for (int k = 0; k < rank; ++k) between[k] = dot(v + k * in, x + r * in, in);
+    for (int o = 0; o < own; ++o) y[r * out + o] += dot(u + o * rank, between, rank);
+  }
+}
+
+/// weight = b [p, q] (x) c [s, t], of which `turned` is [t, s]: by c first, then by b; between: room for q s numbers.
+inline void add_kronecker(const float* b, const float* turned, const float* x, float* y, int rows, int in,
+                          int out, int p, int q, int s, int t, float* between) {
+  for (int r = 0; r < rows; ++r, x += in, y += out) {
+    for (int i = 0; i < q * s; ++i) between[i] = 0.0f;
+    for (int j = 0; j < q; ++j)
+      for (int l = 0; l < t; ++l) add_scaled(turned + l * s, x[j * t + l], between + j * s, s);
+    for (int i = 0; i < p; ++i)
+      for (int j = 0; j < q; ++j) add_scaled(between + j * s, b[i * q + j], y + i * s, s);
+  }
 }
 
 /// Of height and width.
