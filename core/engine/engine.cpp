@@ -12,6 +12,7 @@
 
 #include <trainyard/error.hpp>
 #include <trainyard/graph/graph.hpp>
+#include <trainyard/transform.hpp>
 
 #include "core/engine/distributed/nccl.hpp"
 #include "core/engine/train/run.hpp"
@@ -42,13 +43,25 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
   return rates;
 }
 
+/// Returns the cost of the network that the transforms are given; none where there are none, or no graph.
+std::optional<NodeCost> cost_before_transforms(config::RunConfig config, const plugins::Registry& registry) {
+  if (std::erase_if(config.slots,
+                    [](const config::SlotConfig& slot) { return slot.kind == Transform::kind.name; }) == 0)
+    return std::nullopt;
+  Run run(config, registry);
+  run.build_model();
+  const Graph* const graph = run.network().graph();
+  return graph == nullptr ? std::nullopt : std::optional(whole_cost(*graph));
+}
+
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
   return reported([&] {
+    const std::optional<NodeCost> before = cost_before_transforms(config, registry);
     Run run(config, registry);
     run.build_model();
     const Graph* graph = run.network().graph();
     if (graph == nullptr) throw ConfigError("model " + config.at("model").type + " has no graph to show");
-    std::fputs(show(*graph, run.network().dropout_places()).c_str(), stdout);
+    std::fputs(show(*graph, run.network().dropout_places(), before).c_str(), stdout);
     return 0;
   });
 }

@@ -58,6 +58,38 @@ class Doped(KilledTest):
             with self.subTest(transform, places=places):
                 self.assertEqual(self.killed(LONG + transform + KILLER, *(f"before_step {place}" for place in sorted(places))), expected)
 
+    def test_to_a_dense_network_and_back(self):
+        """The weights that the sums make, in the files of a run without the transform: the same outputs, and they train on."""
+        deep = LONG.replace("[8, 24, 3]", "[8, 24, 16, 3]")
+        for structure in ("kp", "lmf", "hmd"):
+            with self.subTest(structure):
+                self.train(deep + DOPED.replace("2.5", f'2\nstructure = "{structure}"'), "--overwrite")
+                self.host("export", "runs/small", "--materialize", "true", "--file", "dense.safetensors")
+                self.host("predict", "runs/small", "--out", "said.safetensors")
+                said, loss = load_file(self.folder / "said.safetensors")["output"], self.result()["metrics"]["val/loss"]
+                self.write("dense.toml", deep.replace('name = "small"', 'name = "dense"'))
+                self.host("predict", "dense.toml", "--weights", "dense.safetensors", "--out", "dense_said.safetensors")
+                numpy.testing.assert_allclose(load_file(self.folder / "dense_said.safetensors")["output"], said, atol=1e-5)
+                self.assertEqual(sorted(load_file(self.folder / "dense.safetensors")), [f"fc{i}.{name}" for i in (1, 2, 3) for name in ("bias", "weight")])
+                start = ("--set", 'run.resume="dense.safetensors"', "--set", "run.load=weights", "--set", "optimizer.lr=1e-12")
+                self.host("train", "dense.toml", "-q", "--overwrite", *start)
+                self.assertAlmostEqual(self.result("runs/dense")["metrics"]["val/loss"], loss, places=5)
+        self.train(deep + DOPED.replace("2.5", '2\nstructure = "lmf"') + '[[hooks]]\ntype = "ema"\n', "--overwrite")
+        for more in ((), ("--materialize", "true")):
+            self.host("export", "runs/small", "--weights_of", "ema", "--file", f"{len(more)}.safetensors", *more)
+        terms, sums = load_file(self.folder / "0.safetensors"), load_file(self.folder / "2.safetensors")
+        product = terms["fc1.weight.low_rank.u"] @ terms["fc1.weight.low_rank.v"] + terms["fc1.weight.sparse"]
+        numpy.testing.assert_allclose(sums["fc1.weight"], product, atol=1e-6)
+        said = self.host("export", "runs/small", "--to", "onnx", "--materialize", "true", code=2).stderr
+        self.assertIn("materialize is of to = ", said)
+
+    def test_sizes_are_shown_before_and_after(self):
+        self.write("run.toml", LONG + DOPED)
+        said = self.host("model", "show", "run.toml").stdout
+        self.assertRegex(said, r"total +one sample +319 +264\nbefore the transforms +one sample +291 +264\n")
+        self.write("run.toml", LONG)
+        self.assertNotIn("before", self.host("model", "show", "run.toml").stdout)
+
     def test_ranks_have_the_same_masks(self):
         for transform in (DOPED + CO_MATRIX, PRUNED):
             with self.subTest(transform):

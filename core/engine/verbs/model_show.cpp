@@ -36,7 +36,17 @@ std::string aligned(const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string show(const Graph& graph, const DropoutPlaces& places) {
+NodeCost whole_cost(const Graph& graph) {
+  NodeCost total;
+  for (const trainyard::Node& node : graph.nodes) {
+    const NodeCost each = cost(graph, node);
+    total.parameters += each.parameters;
+    total.multiply_adds += each.multiply_adds;
+  }
+  return total;
+}
+
+std::string show(const Graph& graph, const DropoutPlaces& places, const std::optional<NodeCost>& before) {
   const auto value = [&](ValueId id) -> const GraphValue& {
     return graph.values[static_cast<std::size_t>(id)];
   };
@@ -44,16 +54,17 @@ std::string show(const Graph& graph, const DropoutPlaces& places) {
   for (const ValueId id : graph.inputs)
     rows.push_back({value(id).name, "input", shape_text(value(id).shape), "", ""});
 
-  NodeCost total;
   for (const trainyard::Node& node : graph.nodes) {
     const NodeCost node_cost = cost(graph, node);
-    total.parameters += node_cost.parameters;
-    total.multiply_adds += node_cost.multiply_adds;
     const std::vector<std::int64_t>& shape = value(node.outputs.front()).shape;
     rows.push_back({node.name, node.op, shape_text(shape), grouped(node_cost.parameters),
                     grouped(node_cost.multiply_adds)});
   }
-  rows.push_back({"total", "", "one sample", grouped(total.parameters), grouped(total.multiply_adds)});
+  const auto add_sum = [&](const char* title, const NodeCost& sum) {
+    rows.push_back({title, "", "one sample", grouped(sum.parameters), grouped(sum.multiply_adds)});
+  };
+  add_sum("total", whole_cost(graph));
+  if (before) add_sum("before the transforms", *before);
   std::vector<Row> sites, weights, cells;
   for (const DropoutSite& site : places.sites)
     sites.push_back({"  " + site.id, "axis " + std::to_string(site.axis),

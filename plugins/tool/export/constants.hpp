@@ -2,10 +2,15 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/graph/graph.hpp>
+#include <trainyard/named_tensor.hpp>
+
+/// Returns the graph with these tensors in the place of its own of their names.
+trainyard::Graph with_tensors(trainyard::Graph graph, const std::vector<trainyard::NamedTensor>& tensors);
 
 class Constants {
  public:
@@ -19,3 +24,8 @@ class Constants {
  private:
   std::map<trainyard::ValueId, at::Tensor> tensors_;
 };
+
+/// Returns the tensors with what the network computes of them alone, and all else that an input meets, in place of what only that is
+/// computed of: "fc1.weight" for the matrices that it is the sum of.
+std::vector<trainyard::NamedTensor> materialized(const trainyard::Graph& graph,
+                                                 const std::vector<trainyard::NamedTensor>& tensors);

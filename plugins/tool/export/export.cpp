@@ -14,6 +14,7 @@
 #include <trainyard/network.hpp>
 #include <trainyard/tool.hpp>
 
+#include "constants.hpp"
 #include "onnx_file.hpp"
 #include "static_source.hpp"
 #include "torch_file.hpp"
@@ -45,22 +46,29 @@ void require_plain_evaluations(Workshop& shop, const std::string& format) {
           "choose another option of it, or leave it out by --set model.dropout.p=0");
 }
 
-const Graph& graph_of(Workshop& shop, const std::string& format) {
+/// `what` asks for it: an option and its value.
+const Graph& graph_of(Workshop& shop, const std::string& what) {
   const Graph* const graph = shop.network().graph();
   if (graph == nullptr)
-    throw ConfigError(
-        "to = \"" + format +
-        "\": this model has no graph of operators, which such a file is made of: choose another format");
-  require_plain_evaluations(shop, format);
+    throw ConfigError(what +
+                      ": this model has no graph of operators, which such a file is made of: leave it out, "
+                      "or choose another format");
   return *graph;
 }
 
+/// That of a network which a file of the graph evaluates as the run does.
+const Graph& plain_graph(Workshop& shop, const std::string& format) {
+  const Graph& graph = graph_of(shop, "to = \"" + format + "\"");
+  require_plain_evaluations(shop, format);
+  return graph;
+}
+
 void as_onnx(const std::string& path, const Tensors& tensors, Workshop& shop, bool external) {
-  write_onnx(path, graph_of(shop, "onnx"), tensors, {shop.source(), external});
+  write_onnx(path, plain_graph(shop, "onnx"), tensors, {shop.source(), external});
 }
 
 void as_static(const std::string& path, const Tensors& tensors, Workshop& shop, bool) {
-  write_static(path, graph_of(shop, "static"), tensors, shop.source());
+  write_static(path, plain_graph(shop, "static"), tensors, shop.source());
 }
 
 struct Format {
@@ -80,6 +88,7 @@ class Export final : public Tool {
     std::string to = "safetensors";
     std::string weights_of;
     bool external = false;
+    bool materialize = false;
     std::string file;
   };
   static void describe(Manifest<Options>& m) {
@@ -91,6 +100,10 @@ class Export final : public Tool {
         "trained");
     m.option("external", &Options::external,
              "onnx: weights in a file beside it, as those of 2 GB and more always are");
+    m.option(
+        "materialize", &Options::materialize,
+        "safetensors, torch: weights that the network computes of others, as the sums of a transform, are "
+        "written themselves, so that a run without the transform begins with them");
     m.option("file", &Options::file,
              "where to, of static a folder; empty: weights, in the tool's folder below the run");
   }
@@ -100,12 +113,16 @@ class Export final : public Tool {
     const Format& format = chosen();
     if (options_.external && options_.to != "onnx")
       throw ConfigError("external is of to = \"onnx\"; " + options_.to + " has one file");
+    if (options_.materialize && (options_.to == "onnx" || options_.to == "static"))
+      throw ConfigError("materialize is of to = \"safetensors\" and \"torch\"; " + options_.to +
+                        " holds what the network computes as it is");
     const std::string path =
         options_.file.empty() ? shop.folder() + "/weights" + format.extension : options_.file;
     std::vector<NamedTensor> tensors = shop.weights();
     join_halves(shop.network(), tensors);
     std::int64_t replaced = 0;
     if (!options_.weights_of.empty()) replaced = put_averages(shop, tensors);
+    if (options_.materialize) tensors = materialized(graph_of(shop, "materialize"), tensors);
     std::int64_t numbers = 0;
     for (auto& [name, tensor] : tensors) {
       tensor = tensor.detach().to(at::kCPU).contiguous().clone();  // nothing of what it is a view of

@@ -82,18 +82,10 @@ class Arena {
   std::int64_t size_ = 0;
 };
 
-/// The graph with these weights.
-Graph with(Graph graph, const std::vector<NamedTensor>& tensors) {
-  for (const auto& [name, tensor] : tensors)
-    if (const ValueId id = graph.find_value(name); id != no_value)
-      graph.values[static_cast<std::size_t>(id)].initializer = tensor;
-  return graph;
-}
-
 class Source {
  public:
   Source(const Graph& graph, const std::vector<NamedTensor>& tensors)
-      : graph_(with(graph, tensors)), constants_(graph_) {
+      : graph_(with_tensors(graph, tensors)), constants_(graph_) {
     if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
       throw ConfigError("to = \"static\" takes a network of one input and one output; this one has " +
                         std::to_string(graph.inputs.size()) + " and " + std::to_string(graph.outputs.size()));
