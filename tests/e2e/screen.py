@@ -34,6 +34,13 @@ def standardized(x):
     return (x - x.mean(0)) / np.where(deviation > 0, deviation, 1)
 
 
+def text_of(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 class ScreenTest(HostTest):
     def table(self, name, x, y=None):
         x = np.asarray(x, np.float64)
@@ -283,6 +290,111 @@ class GoingOn(ScreenTest):
         tool.communicate()
         self.assertGreater(self.report("rows.csv", *self.POOL)["facts"]["detectors fitted before"], 0)
         self.assertEqual(self.results(), whole)
+
+
+LAUNCHER = """#!/bin/sh
+# The first share finds no machine at first, the machine of the second one goes down once it has kept a detector, and that of the third has no table.
+share=$(basename "$2" .sh)
+echo >> "times-$share"
+case $share-$(wc -l < "times-$share") in
+  1-1) echo "no machine is free" >&2; exit 255 ;;
+  2-1) "$@" & until ls shared.csv.parts/*.safetensors > /dev/null 2>&1; do sleep 0.01; done; kill -9 $!; exit 137 ;;
+  3-*) cd / && mkdir -p "$HOME" && exec sh -c "$(sed "s/^cd .*//" "$2")" ;;
+esac
+exec "$@"
+"""
+
+
+class Shared(ScreenTest):
+    """A screening whose detectors several machines fit: its files have the bytes of one that a single process made."""
+    POOL = ("lof:20", "knn:5", "hbos", "iforest:400", "copod", "cblof:8", "iforest:300")
+    WORDS = ("rows.csv", "--pool", names(*POOL), "--workers", "1")
+
+    def setUp(self):
+        super().setUp()
+        self.table("rows.csv", np.random.default_rng(8).normal(size=(700, 24)))
+        self.write("launcher", LAUNCHER).chmod(0o755)
+
+    def files(self, name):
+        return "--out", f"{name}.csv", "--save", f"{name}.safetensors"
+
+    def whole(self):
+        self.host("screen", *self.WORDS, *self.files("whole"))
+
+    def check(self, name="shared"):
+        for ending in ("csv", "safetensors"):
+            self.assertEqual((self.folder / f"{name}.{ending}").read_bytes(), (self.folder / f"whole.{ending}").read_bytes())
+        self.assertFalse((self.folder / f"{name}.csv.parts").exists())
+
+    def test_shares_are_launched_and_those_that_are_lost_are_given_again(self):
+        self.whole()
+        done = self.host("screen", *self.WORDS, *self.files("shared"), "--launch", f"{self.folder}/launcher {{command}}", "--machines", 3, "--format", "json")
+        self.check()
+        self.assertIn("share 1/3 ended with exit code 255: no machine is free; it was lost by its launcher, and begins again in 1 s", done.stderr)
+        self.assertIn("share 2/3 ended with exit code 137; it was lost by its launcher, and begins again in 1 s", done.stderr)
+        self.assertRegex(done.stderr, r"share 3/3 ended with exit code 2: .*rows\.csv")
+        self.assertEqual([len((self.folder / f"times-{share}").read_text()) for share in (1, 2, 3)], [2, 2, 1])
+        known = json.loads(done.stdout)["facts"]["detectors fitted before"]
+        self.assertIn(known, range(2, len(self.POOL)))  # those of the third share are fitted here
+
+    def test_on_another_network_without_this_environment(self):
+        if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode != 0:
+            self.skipTest("no network namespace may be made here")
+        self.whole()
+        launch = 'test {number} -le 2 && unshare -n env -i PATH="$PATH" sh -c "cd / && {command}"'
+        facts = json.loads(self.host("screen", *self.WORDS, *self.files("shared"), "--launch", launch, "--machines", 2, "--format", "json").stdout)["facts"]
+        self.assertEqual(facts["detectors fitted before"], len(self.POOL))  # also those that take a moment
+        self.check()
+
+    def test_shares_by_hand(self):
+        """Each detector is in one of them; the last command joins what is there and fits what is not."""
+        self.whole()
+        fitted = []
+        for number in (1, 2, 3):
+            report = json.loads(self.host("screen", *self.WORDS, *self.files("shared"), "--share", f"{number}/3", "--format", "json").stdout)
+            self.assertEqual(report["facts"]["detectors"], len(report["rows"]))
+            fitted.append({row["detector"] for row in report["rows"]})
+            self.assertFalse((self.folder / "shared.csv").exists())
+        everyone = set(self.scores("whole.csv")[0]) - {"row", "score", "outlier", "weight"}
+        self.assertEqual((set.union(*fitted), sum(map(len, fitted))), (everyone, len(everyone)))
+        self.assertTrue(all(fitted))
+        parts = sorted((self.folder / "shared.csv.parts").glob("*.safetensors"))
+        self.assertEqual(len(parts), len(self.POOL))
+        parts[0].unlink()
+        parts[1].write_bytes(parts[1].read_bytes()[:-9])
+        facts = self.report(*self.WORDS, *self.files("shared"))["facts"]
+        self.assertEqual(facts["detectors fitted before"], len(self.POOL) - 2)
+        self.check()
+        # One of other options is not joined, and a share without a detector is none the less one.
+        self.host("screen", *self.WORDS, *self.files("shared"), "--seed", 1, "--share", "1/1")
+        self.assertIn("which are not used", self.host("screen", *self.WORDS, *self.files("shared")).stderr)
+        self.check()
+        self.assertRegex(self.host("screen", *self.WORDS, *self.files("shared"), "--share", "1000/1000").stdout, "detectors +0")
+
+    def test_what_was_launched_ends_with_it_and_goes_on_later(self):
+        self.whole()
+        words = ("screen", *self.WORDS, *self.files("shared"), "--launch", "sleep 0; {command}; sleep 1000", "--machines", "2")
+        tool = subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.until(lambda: len(list(self.folder.glob("shared.csv.parts/*.safetensors"))) == len(self.POOL))
+        self.assertFalse((self.folder / "shared.csv").exists())
+        tool.send_signal(signal.SIGINT)
+        said = tool.communicate(timeout=60)[1]
+        self.assertEqual(tool.returncode, 75, said)
+        self.assertFalse([path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if str(self.folder) in text_of(path)])
+        self.check()
+
+    def test_refusals(self):
+        launch = ("--launch", "srun {command}")
+        self.report(*self.WORDS, "--save", "pool.safetensors")
+        for words, text in ((("--share", "4/3"), 'share is "4/3": expected K/N'), (("--share", "0/3"), '"0/3"'), (("--share", "2"), '"2"'), (("--share", "1/x"), '"1/x"'),
+                            (("--share", "1/3 "), '"1/3 "'), (("--launch", "srun -N1", "--machines", 2), 'launch = "srun -N1" has no {command}'),
+                            (launch, "launch needs machines"), (("--machines", 2), "machines needs launch"), ((*launch, "--machines", 2000), "1024"),
+                            (("--share", "1/2", "--pool_file", "pool.safetensors"), "leave them out"), ((*launch, "--machines", 1, "--pool_file", "pool.safetensors"), "leave them out")):
+            with self.subTest(words):
+                self.assertIn(text, self.host("screen", *self.WORDS, "--out", "new.csv", *words, code=2).stderr)
+        self.assertEqual(list(self.folder.glob("new.csv*")), [])
+        self.write("new.csv.parts", "a file in the place of the folder")
+        self.assertIn("cannot be kept for the others", self.host("screen", *self.WORDS, "--out", "new.csv", "--share", "1/2", code=4).stderr)
 
 
 class LeftOut(KilledTest, ScreenTest):
