@@ -62,7 +62,7 @@ class Ops(HostTest):
 
     def test_a_network_is_timed_predicted_and_advised(self):
         self.write("run.toml", CONV)
-        report = self.report("--sweeps", '["samples"]', "--samples", "100", "--held_out", "20", "--network_samples", "30", "--apply", "free")
+        report = self.report("--sweeps", '["samples"]', "--samples", "100", "--held_out", "20", "--network_samples", "40", "--apply", "free")
         facts = report["facts"]
         self.assertEqual(facts["model, held out"], 20)
         self.assertEqual(facts["network, batch"], 16)
