@@ -4,7 +4,6 @@ import json
 import signal
 import sqlite3
 import subprocess
-import time
 import unittest
 
 from support.host import SMALL, HostTest
@@ -63,9 +62,9 @@ class Ops(HostTest):
 
     def test_a_network_is_timed_predicted_and_advised(self):
         self.write("run.toml", CONV)
-        report = self.report("--sweeps", '["samples"]', "--samples", "120", "--held_out", "30", "--network_samples", "40", "--apply", "free")
+        report = self.report("--sweeps", '["samples"]', "--samples", "100", "--held_out", "20", "--network_samples", "40", "--apply", "free")
         facts = report["facts"]
-        self.assertEqual(facts["model, held out"], 30)
+        self.assertEqual(facts["model, held out"], 20)
         self.assertEqual(facts["network, batch"], 16)
         self.assertEqual(facts["widths timed"], 2)
         self.assertEqual(facts["network, nodes without a prediction"], 1)  # the flattening
@@ -98,16 +97,13 @@ class Ops(HostTest):
         path = self.folder / "rows.csv"
         process = subprocess.Popen(self.command("ops", "run.toml", "--weights", "initial", "--database", "rows.csv", "--sweeps", '["all"]'), cwd=self.folder, env=self.environment(),
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(1200):
-            if path.exists():
-                break
-            time.sleep(0.1)
+        self.until(path.exists, 120)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 75)
         had = self.rows("rows.csv")
         self.assertTrue(had)
-        self.report("--database", "rows.csv", "--sweeps", '["cout", "cin", "size"]', "--network", "false")
+        self.report("--database", "rows.csv", "--sweeps", '["kernel", "stride"]', "--network", "false")
         now = self.rows("rows.csv")
         self.assertEqual(now[:len(had)], had)
         self.assertGreater(len(now), len(had))

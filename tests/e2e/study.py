@@ -383,7 +383,7 @@ class Learners(StudyTest):
         """Its members by numpy: in each round the one with which the mean of the probabilities has the least loss."""
         for name, changes in (("classes", ""), ("numbers", 'set = ["data.task=regression", "data.classes=0", "loss.type=mse", "metrics=[]"]\n')):
             with self.subTest(name):
-                text = FLAML.replace("trials = 5", "trials = 12") + changes
+                text = FLAML.replace("trials = 5", "trials = 8") + changes
                 self.write("tiny.toml", text if name == "classes" else text.replace(", 3]", ", 1]"))
                 shutil.rmtree(self.folder / "out", ignore_errors=True)
                 self.study("--jobs", "1")

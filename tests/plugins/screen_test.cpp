@@ -17,6 +17,7 @@
 #include "plugins/tool/screen/pool_file.hpp"
 #include "plugins/tool/screen/proximity.hpp"
 #include "plugins/tool/screen/rates.hpp"
+#include "plugins/tool/screen/share.hpp"
 #include "plugins/tool/screen/table.hpp"
 #include "tests/support/files.hpp"
 
@@ -468,6 +469,39 @@ TEST_CASE("screen: what it cannot do it says in one message", "[screen]") {
   Pool pool(PoolOptions{.detectors = {"knn:5", "lof:20", "hbos"}});
   CHECK_THAT(message_of<trainyard::DataError>([&] { pool.fit(six, {}); }),
              Contains("6 rows") && Contains("lof:20 needs 21"));
+}
+
+TEST_CASE("screen: shares have each detector once, and about as much work each", "[screen]") {
+  std::vector<std::string> detectors(12, "iforest:100");
+  for (const char* each : {"ocsvm", "copod", "hbos", "knn:5"}) detectors.emplace_back(each);
+  const Matrix rows = clouds(300, 6, 1);
+  for (const std::size_t of : {1U, 2U, 5U, 16U, 40U}) {
+    std::vector<std::size_t> numbers;
+    Numbers loads;
+    for (std::size_t number = 1; number <= of; ++number) {
+      Pool pool(PoolOptions{.detectors = detectors});
+      const std::size_t own = pool.keep_share(number, of, rows);
+      CHECK(own == pool.members().size());
+      double load = 0.0;
+      for (const Pool::Member& each : pool.members()) {
+        numbers.push_back(each.number);
+        load += each.spec.family->cost.seconds(300, 6);
+      }
+      loads.push_back(load);
+    }
+    std::sort(numbers.begin(), numbers.end());
+    std::vector<std::size_t> all(detectors.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    CHECK(numbers == all);
+    const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+    if (of == 2) CHECK(*most < 1.2 * *least);
+    if (of == 16) CHECK(*least > 0.0);
+  }
+  const Share share = parse_share("2/4");
+  CHECK((share.number == 2 && share.of == 4 && share.text() == "2/4"));
+  for (const char* text : {"", "2", "/4", "2/", "0/4", "5/4", "2/0", "x/4", "2/4 ", "-1/4", "+2/4", "2/1025",
+                           "1/2/3", "99999999999999999999/4"})
+    CHECK_THAT(message_of<trainyard::ConfigError>([&] { parse_share(text); }), Contains("expected K/N"));
 }
 
 TEST_CASE("screen: tables", "[screen]") {

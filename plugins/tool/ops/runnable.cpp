@@ -1,5 +1,7 @@
 #include "runnable.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -20,14 +22,29 @@ namespace {
 
 using namespace trainyard;
 
+/// Fills an input with normal numbers, of which a large one has the same again and again: to draw them all takes longer
+/// than to time the operator.
+void fill_input(const at::Tensor& input) {
+  constexpr std::int64_t drawn = 1 << 16;
+  const at::Tensor numbers = input.view({-1});
+  const std::int64_t count = numbers.numel();
+  std::int64_t done = std::min(drawn, count);
+  at::Tensor first = numbers.narrow(0, 0, done);
+  fill_normal(first, RandomStream(1, "input"), 0.0, 1.0);
+  for (std::int64_t part; done < count; done += part) {
+    part = std::min(done, count - done);
+    numbers.narrow(0, done, part).copy_(numbers.narrow(0, 0, part));
+  }
+}
+
 /// The operator as a network of one node or a few, as the executor `eager` runs it.
 struct Pass {
   Pass(Graph graph, const Operator& point) : network(std::move(graph)), training(point.phase != "forward") {
     const at::ScalarType type = point.type == "bf16" ? at::kBFloat16 : at::kFloat;
     std::vector<std::int64_t> shape = {point.batch, point.in};
     if (point.op != "linear") shape.insert(shape.end(), {point.size, point.size});
-    at::Tensor input = at::empty(shape, at::kFloat);
-    fill_normal(input, RandomStream(1, "input"), 0.0, 1.0);
+    const at::Tensor input = at::empty(shape, at::kFloat);
+    fill_input(input);
     batch.inputs = {input.to(type)};
     batch.indices.resize(static_cast<std::size_t>(point.batch));
     if (!training) return;

@@ -35,7 +35,7 @@ void Parts::add(std::size_t number, const Archive& archive) {
     write_numbers(path_of(number), {{"key", key_}}, archive.numbers());
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    complaint_ = std::string("a screening that is stopped cannot go on: ") + error.what();
+    unwritten_ = error.what();
   }
 }
 
@@ -44,9 +44,16 @@ void Parts::remove() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-std::string Parts::complaint() const {
+std::size_t Parts::count(std::size_t detectors) const {
+  std::size_t found = 0;
+  for (std::size_t number = 0; number < detectors; ++number)
+    found += std::filesystem::exists(path_of(number)) ? 1U : 0U;
+  return found;
+}
+
+std::string Parts::unwritten() const {
   const std::lock_guard lock(mutex_);
-  return complaint_;
+  return unwritten_;
 }
 
 }  // namespace screen

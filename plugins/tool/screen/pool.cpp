@@ -177,8 +177,30 @@ void Pool::shape(Member& member) const {
       std::ranges::find(options_.approximate, member.spec.family->name) != options_.approximate.end();
 }
 
+/// Returns the seconds that the fit of a member, which has its shape, will take.
+double Pool::forecast(const Member& member, const Matrix& rows) const {
+  return member.spec.family->cost.seconds(static_cast<double>(rows.rows),
+                                          static_cast<double>(member.columns));
+}
+
+std::size_t Pool::keep_share(std::size_t number, std::size_t of, const Matrix& rows) {
+  check_rows(rows);
+  columns_ = rows.columns;
+  std::erase_if(members_, [](const Member& each) { return each.given; });
+  std::vector<double> costs;
+  for (Member& member : members_) {
+    shape(member);
+    costs.push_back(forecast(member, rows));
+  }
+  std::vector<std::size_t> own = longest_first(costs, of)[number - 1];
+  std::ranges::sort(own);
+  std::vector<Member> kept;
+  for (const std::size_t i : own) kept.push_back(std::move(members_[i]));
+  members_ = std::move(kept);
+  return members_.size();
+}
+
 Pool::Outcome Pool::fit(const Matrix& rows, const Work& work, FittedBefore* before) {
-  constexpr double worth_keeping = 0.1;  // seconds: what took less is soon done again
   check_rows(rows);
   learn_columns(rows);
   const Matrix table = standard(rows);
@@ -190,7 +212,8 @@ Pool::Outcome Pool::fit(const Matrix& rows, const Work& work, FittedBefore* befo
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     const bool keeps = before != nullptr && !member.given;
-    if (std::optional<Archive> found = keeps ? before->find(i) : std::nullopt) {
+    const std::size_t number = member.number;
+    if (std::optional<Archive> found = keeps ? before->find(number) : std::nullopt) {
       keep_member(member, *found, "", before->models());
       found->enter("");
       found->number("seconds", member.seconds);
@@ -199,21 +222,20 @@ Pool::Outcome Pool::fit(const Matrix& rows, const Work& work, FittedBefore* befo
       continue;
     }
     shape(member);
-    costs.push_back(member.spec.family->cost.seconds(static_cast<double>(rows.rows),
-                                                     static_cast<double>(member.columns)));
+    costs.push_back(forecast(member, rows));
     tasks.emplace_back(
-        [this, &member, &table, &work, before, keeps, i, &reason = reasons[i], &finished = done[i]] {
+        [this, &member, &table, &work, before, keeps, number, &reason = reasons[i], &finished = done[i]] {
           try {
             const auto begin = std::chrono::steady_clock::now();
             fit_member(member, table, work);
             member.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
             finished = 1;
-            if (!keeps || member.seconds < worth_keeping) return;
+            if (!keeps || member.seconds < before->least_seconds()) return;
             Archive archive;
             keep_member(member, archive, "", before->models());
             archive.enter("");
             archive.number("seconds", member.seconds);
-            before->add(i, archive);
+            before->add(number, archive);
           } catch (const Stopped&) {
           } catch (...) {
             reason = reason_thrown();

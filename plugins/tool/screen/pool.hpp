@@ -47,6 +47,8 @@ class FittedBefore {
   /// Returns whether it keeps what the detectors learned, beside their scores. Without, a pool that goes on can neither
   /// score new rows nor be saved.
   virtual bool models() const = 0;
+  /// Returns the seconds below which a fit is not worth keeping, as it is soon done again.
+  virtual double least_seconds() const = 0;
   /// Returns an archive to read a detector from, by its place in the options.
   virtual std::optional<Archive> find(std::size_t number) = 0;
   /// Takes a detector that was fitted. Any thread; throws nothing.
@@ -99,6 +101,10 @@ class Pool {
   /// Returns standard scores [detectors][rows] of the rows that it was fitted to.
   std::vector<std::vector<double>> fitted_scores() const;
 
+  /// Leaves the detectors of one share alone, and returns how many these are: each is in one of `of` shares, which the
+  /// forecast of the schedule balances. Those that are given are in none. Throws DataError as fit() does.
+  std::size_t keep_share(std::size_t number, std::size_t of, const Matrix& rows);
+
   /// Fits all detectors that can be; those that fail or that a stop came before are left out. Throws DataError for rows
   /// that are too few or all the same, NumericError where none is left.
   Outcome fit(const Matrix& rows, const Work& work, FittedBefore* before = nullptr);
@@ -123,6 +129,7 @@ class Pool {
   std::vector<double> raw_scores(const Member& member, const Matrix& rows, const Work& work) const;
   void learn_columns(const Matrix& rows);
   void shape(Member& member) const;
+  double forecast(const Member& member, const Matrix& rows) const;
   void keep_member(Member& member, Archive& archive, const std::string& prefix, bool model);
 
   PoolOptions options_;

@@ -7,10 +7,12 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include <trainyard/data_tool.hpp>
 #include <trainyard/host.hpp>
 
+#include "launches.hpp"
 #include "lib/fnv1a.hpp"
 #include "lib/printed.hpp"
 #include "parts.hpp"
@@ -39,7 +41,8 @@ constexpr const char* version = "1.1.0";
 class Screen final : public DataTool {
  public:
   struct Options {
-    std::string file, pool_file, save, out, label;
+    std::string file, pool_file, save, out, label, share, launch;
+    std::size_t machines = 0;
     std::vector<std::string> ignore;
     std::vector<std::string> pool = {"knn:5", "lof:20", "hbos:10", "iforest:100",
                                      "copod", "ecod",   "cblof:8", "ocsvm"};
@@ -63,7 +66,11 @@ class Screen final : public DataTool {
   NumberTable read_rows(DataWorkshop& shop);
   NumberTable read_samples(DataWorkshop& shop);
   Work work_of(DataWorkshop& shop, const char* what);
+  void check_shares() const;
+  void have_shares_fitted(DataWorkshop& shop, const Parts& before, std::size_t detectors);
+  Report fit_share(DataWorkshop& shop, const NumberTable& table, Parts& before, Pool& pool);
   Pool::Outcome fit(DataWorkshop& shop, const NumberTable& table, Parts& before, SavedPool& saved);
+  void tell_failures(const Parts& before, const Pool::Outcome& outcome);
   std::string key_of(const NumberTable& table) const;
   void tell_odd_columns(const NumberTable& table);
   void tell(const std::string& text) { host().log(LogLevel::warning, text); }
@@ -126,6 +133,15 @@ void Screen::describe(Manifest<Options>& m) {
            "of the rows that "
            "they were fitted to; it is for those that are slow to score with");
   m.option("trees", &Options::trees, "of such a forest").range(1, 100'000);
+  m.option(
+      "share", &Options::share,
+      "\"2/4\": fits the detectors of the second of four shares and keeps them beside the scores, for the "
+      "same command without it to join, and launch starts nothing; empty: the whole screening");
+  m.option("launch", &Options::launch,
+           "has each share fitted on another machine that has the same folders, and joins them: \"srun -N1 "
+           "{command}\", \"ssh node{number} {command}\", where {number} is that of the share; empty: all is "
+           "fitted here");
+  m.option("machines", &Options::machines, "shares that launch starts; 0: there is no launch").max(1024);
   m.option("workers", &Options::workers, "threads; 0: one a processor").max(1024);
   m.option("seed", &Options::seed, "of projections, forests and centres")
       .max(9007199254740991.0);  // a file of a pool has it as a double
@@ -241,9 +257,8 @@ Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, Parts& b
   saved.contamination = options_.contamination.value_or(0.1);
   saved.combination = options_.combination.value_or(Combination::average);
   Pool::Outcome outcome = saved.pool.fit(table.numbers, work_of(shop, "fit"), &before);
-  if (!before.complaint().empty()) tell(before.complaint());
-  for (const Pool::Failure& failure : outcome.failures)
-    tell(failure.name + " cannot be fitted and is left out: " + failure.reason);
+  tell_failures(before, outcome);
+  if (!before.unwritten().empty()) tell("a screening that is stopped cannot go on: " + before.unwritten());
   if (!outcome.unfinished.empty() && !saved.pool.members().empty()) {
     std::string names;
     for (const std::string& name : outcome.unfinished) names += (names.empty() ? "" : ", ") + name;
@@ -251,6 +266,57 @@ Pool::Outcome Screen::fit(DataWorkshop& shop, const NumberTable& table, Parts& b
          "; the same command goes on with those that took long");
   }
   return outcome;
+}
+
+void Screen::tell_failures(const Parts& before, const Pool::Outcome& outcome) {
+  if (!before.complaint().empty()) tell(before.complaint());
+  for (const Pool::Failure& failure : outcome.failures)
+    tell(failure.name + " cannot be fitted and is left out: " + failure.reason);
+}
+
+void Screen::check_shares() const {
+  if (!options_.share.empty()) parse_share(options_.share);
+  if ((!options_.share.empty() || !options_.launch.empty()) && !options_.pool_file.empty())
+    throw ConfigError("share and launch have detectors fitted, and with pool_file none is: leave them out");
+  if (!options_.launch.empty() && options_.launch.find("{command}") == std::string::npos)
+    throw ConfigError("launch = \"" + options_.launch +
+                      "\" has no {command}: expected the place of the command, as \"srun -N1 {command}\"");
+  if (!options_.launch.empty() && options_.machines == 0)
+    throw ConfigError("launch needs machines: say how many shares it is to start, as --machines 4");
+  if (options_.launch.empty() && options_.share.empty() && options_.machines > 0)
+    throw ConfigError("machines needs launch, which starts their shares, as --launch \"srun -N1 {command}\"");
+}
+
+/// Has launchers start the shares, and waits for them. What they leave out is fitted here.
+void Screen::have_shares_fitted(DataWorkshop& shop, const Parts& before, std::size_t detectors) {
+  Launches launches({options_.launch, before.folder() + "/launch", own_command(), options_.machines},
+                    [this](const std::string& text) { tell(text); });
+  while (launches.go_on() && !stop_) {
+    shop.progress(static_cast<std::int64_t>(before.count(detectors)), static_cast<std::int64_t>(detectors));
+    stop_ = shop.stopping();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+/// Fits the detectors of this machine's share, for the command that joins all.
+Report Screen::fit_share(DataWorkshop& shop, const NumberTable& table, Parts& before, Pool& pool) {
+  const Share share = parse_share(options_.share);
+  tell_odd_columns(table);
+  const std::size_t own = pool.keep_share(share.number, share.of, table.numbers);
+  Pool::Outcome outcome;
+  if (own > 0) outcome = pool.fit(table.numbers, work_of(shop, "fit"), &before);
+  tell_failures(before, outcome);
+  if (!before.unwritten().empty())
+    throw DataError("the share's detectors cannot be kept for the others: " + before.unwritten());
+  Report report;
+  report.facts = {{"share", share.text()},
+                  {"folder", before.folder()},
+                  {"rows", static_cast<std::int64_t>(table.numbers.rows)},
+                  {"detectors", static_cast<std::int64_t>(pool.members().size())},
+                  {"detectors fitted before", static_cast<std::int64_t>(outcome.known)}};
+  report.columns = {"detector", "seconds"};
+  for (const Pool::Member& member : pool.members()) report.rows.push_back({member.name, member.seconds});
+  return report;
 }
 
 Scored Screen::scored_of(const SavedPool& saved, std::vector<std::vector<double>> standard) const {
@@ -303,7 +369,9 @@ void Screen::add_facts(Report& report, const SavedPool& saved, const Scored& sco
 }
 
 Report Screen::run_on_data(DataWorkshop& shop) {
-  const bool fits = options_.pool_file.empty();
+  constexpr double worth_keeping = 0.1;  // seconds, where nobody waits for the detector
+  const bool fits = options_.pool_file.empty(), shares = !options_.share.empty();
+  check_shares();
   SavedPool saved;  // made ahead of the table, which may take long to read
   if (fits)
     saved.pool = Pool({options_.pool, options_.projection, options_.target_dim_frac, options_.min_dim,
@@ -314,11 +382,14 @@ Report Screen::run_on_data(DataWorkshop& shop) {
   const NumberTable table = read_rows(shop);
   if (shop.stopping()) return {};
   const std::string place = place_of_scores();
-  Parts before(place + ".parts", fits ? key_of(table) : "", !options_.save.empty());
+  Parts before(place + ".parts", fits ? key_of(table) : "", !options_.save.empty(),
+               shares ? 0.0 : worth_keeping);
+  if (shares) return fit_share(shop, table, before, saved.pool);
   Pool::Outcome outcome;
   std::vector<std::vector<double>> standard;
   const auto begin = std::chrono::steady_clock::now();
   if (fits) {
+    if (!options_.launch.empty()) have_shares_fitted(shop, before, saved.pool.members().size());
     outcome = fit(shop, table, before, saved);
     standard = saved.pool.fitted_scores();
   } else {
