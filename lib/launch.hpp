@@ -23,6 +23,13 @@ inline std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+/// Returns words as a shell reads them, apart by blanks.
+inline std::string quoted_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  return text;
+}
+
 /// Returns a script that runs the command in this process's folder with its TRAINYARD_DATA. A launcher that hands on the
 /// environment would hand on whose child the command is.
 inline std::string launch_script(const std::vector<std::string>& command) {
@@ -30,9 +37,7 @@ inline std::string launch_script(const std::vector<std::string>& command) {
       "unset TRAINYARD_SUPERVISOR\ncd " + quoted(std::filesystem::current_path()) + " || exit 1\n";
   if (const char* const data = std::getenv("TRAINYARD_DATA"))
     text += "export TRAINYARD_DATA=" + quoted(data) + "\n";
-  text += "exec";
-  for (const std::string& word : command) text += " " + quoted(word);
-  return text + "\n";
+  return text + "exec " + quoted_words(command) + "\n";
 }
 
 /// Returns the words that start a script by a launcher.

@@ -11,8 +11,10 @@
 #include <thread>
 
 #include "core/cli/run_state.hpp"
+#include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/launch.hpp"
 #include "lib/printed.hpp"
 #include "lib/sha256.hpp"
 
@@ -141,7 +143,7 @@ bool StudyRun::replay() {
       const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
       if (!trial || trial->name != entry.key.trial || until_text(trial->until) != entry.key.until)
         return false;
-      if (entry.key.digest != digest_of(configs_.resolved(*trial))) return false;
+      if (entry.key.digest != configs_.digest(*trial)) return false;
       take_known(entry.key);
       begun_.push_back({*trial, entry.key});
       continue;
@@ -210,7 +212,7 @@ void StudyRun::remember(const LedgerEntry& entry) {
 /// Returns whether a trial would be the same training today.
 bool StudyRun::is_as_it_was(const StudyTrial& trial, const std::string& digest) {
   try {
-    return !trial.run.empty() && digest_of(configs_.resolved(trial)) == digest;
+    return !trial.run.empty() && configs_.digest(trial) == digest;
   } catch (const ConfigError&) {
     return false;
   }
@@ -247,9 +249,8 @@ void StudyRun::fill(Trials& trials) {
 void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
   TrialKey key{trial.name, until_text(trial.until), ""};
   try {
-    const config::RunConfig run = configs_.resolved(trial);
-    key.digest = digest_of(run);
-    if (jobs_ == 0) jobs_ = jobs_for(run);
+    key.digest = configs_.digest(trial);
+    if (jobs_ == 0) jobs_ = jobs_for(configs_.resolved(trial));
   } catch (const ConfigError& error) {
     ledger_.write({What::start, key, {}, trial.run, trial.set});
     begun_.push_back({trial, key});
@@ -268,7 +269,16 @@ void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
 void StudyRun::process(Trials& trials, const StudyTrial& trial) {
   const std::string folder = folder_of(trial.name);
   const std::string log = folder_ + "/logs" + folder.substr(folder_.size() + 5) + ".txt";
-  trials.start(trial, configs_.training(trial, folder), folder, log);
+  StudyTrial placed = trial;
+  const std::string runs = fs::absolute(folder_).lexically_normal().string() + "/runs";
+  placed.start = lib::replaced(placed.start, "{runs}", runs);
+  for (std::vector<std::string>& words : placed.before)
+    for (std::string& word : words) word = lib::replaced(word, "{runs}", runs);
+  if (!checkpoint::list(folder + "/checkpoints").empty())
+    placed.before.clear();
+  else if (!placed.start.empty())
+    fs::remove_all(folder);  // where it was killed before its first checkpoint
+  trials.start(placed, configs_.training(placed, folder), folder, log);
 }
 
 void StudyRun::collect(Trials& trials) {

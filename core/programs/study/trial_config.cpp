@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/rundir/folder.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
 #include "lib/sha256.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::cli {
 
@@ -13,12 +15,6 @@ std::vector<std::string> changes_of(const StudyTrial& trial) {
   std::vector<std::string> sets = trial.set;
   if (trial.until) sets.push_back("trainer.max_duration=" + trial.until->text());
   return sets;
-}
-
-std::string digest_of(const config::RunConfig& run) {
-  Table training = run.resolved;
-  training.erase("study");
-  return lib::Sha256::of(config::toml_file(training));
 }
 
 TrialConfigs::TrialConfigs(std::vector<std::string> plugin_folders) : folders_(std::move(plugin_folders)) {}
@@ -46,8 +42,19 @@ RunFileOptions TrialConfigs::training(const StudyTrial& trial, const std::string
   if (resolved(trial).threads.intra_op == 0)
     options.sets.push_back("run.threads={ intra_op = 1, inter_op = 1 }");
   options.sets.push_back("run.output_dir=" + config::toml_text(Value(folder)));
-  options.sets.push_back("run.resume=auto");
+  const bool begins = !trial.start.empty() && checkpoint::list(folder + "/checkpoints").empty();
+  options.sets.push_back("run.resume=" + (begins ? config::toml_text(Value(trial.start)) : "auto"));
+  if (begins) options.sets.emplace_back("run.load=weights");
   return options;
+}
+
+std::string TrialConfigs::digest(const StudyTrial& trial) {
+  Table training = resolved(trial).resolved;
+  training.erase("study");
+  std::string all = config::toml_file(training);
+  if (trial.before.empty() && trial.start.empty()) return lib::Sha256::of(all);
+  for (const std::vector<std::string>& words : trial.before) all += "\n" + lib::join(words, " ");
+  return lib::Sha256::of(all + "\n" + trial.start);
 }
 
 }  // namespace trainyard::cli

@@ -25,6 +25,9 @@ class TrialConfigs {
   /// Returns what trains it in that folder, from its newest checkpoint if it has one.
   RunFileOptions training(const StudyTrial& trial, const std::string& folder);
 
+  /// Returns a digest of all that makes the trial what it is: trials with equal ones are the same training.
+  std::string digest(const StudyTrial& trial);
+
  private:
   const plugins::Registry& registry(std::vector<std::string> folders);
 
@@ -34,8 +37,5 @@ class TrialConfigs {
 
 /// Returns `set` and `until` of a trial as assignments.
 std::vector<std::string> changes_of(const StudyTrial& trial);
-
-/// Returns a digest of a resolved run file: trials with equal ones are the same training.
-std::string digest_of(const config::RunConfig& run);
 
 }  // namespace trainyard::cli

@@ -14,6 +14,7 @@
 #include "core/cli/run_state.hpp"
 #include "core/programs/study/launcher.hpp"
 #include "core/runfile/print.hpp"
+#include "lib/launch.hpp"
 #include "lib/read_file.hpp"
 
 namespace trainyard::cli {
@@ -59,12 +60,20 @@ int train(const RunFileOptions& training) {
   });
 }
 
-/// Returns the same as a command, for a study that has begun threads.
-std::vector<std::string> command(const RunFileOptions& training) {
-  std::vector<std::string> words{home() + "/bin/trainyard", "train", "-q", training.files.front()};
+/// Returns the same as a command, behind those of the trial that come before it.
+std::vector<std::string> command(const StudyTrial& trial, const RunFileOptions& training) {
+  const std::string program = home() + "/bin/trainyard";
+  std::vector<std::string> folders, words{program, "train", "-q", training.files.front()};
+  for (const std::string& folder : training.plugin_folders)
+    folders.insert(folders.end(), {"--plugins", folder});
   for (const std::string& set : training.sets) words.insert(words.end(), {"--set", set});
-  for (const std::string& folder : training.plugin_folders) words.insert(words.end(), {"--plugins", folder});
-  return words;
+  words.insert(words.end(), folders.begin(), folders.end());
+  if (trial.before.empty()) return words;
+  std::string line;
+  for (const std::vector<std::string>& each : trial.before)
+    line += lib::quoted(program) + " " + lib::quoted_words(each) + " " + lib::quoted_words(folders) +
+            " >/dev/null && ";
+  return {"/bin/sh", "-c", line + "exec " + lib::quoted_words(words)};
 }
 
 double seconds_of(const timeval& time) {
@@ -99,22 +108,27 @@ void Trials::start(const StudyTrial& trial, const RunFileOptions& training, cons
   wait_for_writer(folder);
   fs::create_directories(fs::path(log).parent_path());
   fs::create_directories(fs::path(folder).parent_path());
-  running_.push_back({process(training, log), trial, folder, log, std::chrono::steady_clock::now()});
+  running_.push_back({process(trial, training, log), trial, folder, log, std::chrono::steady_clock::now()});
 }
 
-pid_t Trials::process(const RunFileOptions& training, const std::string& log) const {
+pid_t Trials::process(const StudyTrial& trial, const RunFileOptions& training, const std::string& log) const {
+  const std::vector<std::string> words = command(trial, training);
   if (!study_.launch.empty())
-    return control::start(launched(study_.launch, command(training), fs::path(log).replace_extension("sh")),
-                          signals_, {}, log);
+    return control::start(launched(study_.launch, words, fs::path(log).replace_extension("sh")), signals_, {},
+                          log);
+  if (!trial.before.empty()) return control::start(words, signals_, {}, log);
   engine();  // copies of this process have it
   return control::can_fork()
              ? control::start([&] { return exit_code_of([&] { return train(training); }); }, signals_, log)
-             : control::start(command(training), signals_, {}, log);
+             : control::start(words, signals_, {}, log);
 }
 
 void Trials::interrupt() {
   interrupted_ = true;
-  for (const Running& each : running_) kill(study_.launch.empty() ? each.process : -each.process, SIGTERM);
+  for (const Running& each : running_) {
+    const bool has_children = !study_.launch.empty() || !each.trial.before.empty();
+    kill(has_children ? -each.process : each.process, SIGTERM);
+  }
 }
 
 std::vector<EndedTrial> Trials::ended() {

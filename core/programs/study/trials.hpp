@@ -54,7 +54,7 @@ class Trials {
     std::chrono::steady_clock::time_point begun;
   };
 
-  pid_t process(const RunFileOptions& training, const std::string& log) const;
+  pid_t process(const StudyTrial& trial, const RunFileOptions& training, const std::string& log) const;
   EndedTrial look_at(const Running& trial, int status) const;
 
   const control::HeldSignals& signals_;
