@@ -1,8 +1,11 @@
 // Filters that are cut: outputs against those of the whole network with zeros in their place, and what is refused.
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <fstream>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <catch2/catch.hpp>
 
 #include <trainyard/graph/builder.hpp>
@@ -12,7 +15,7 @@
 #include <trainyard/transform.hpp>
 
 #include "plugins/transform/filters/cut.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/files.hpp"
 #include "tests/support/plugin.hpp"
 
 namespace filters_test {
@@ -233,6 +236,38 @@ TEST_CASE("what cannot be cut is refused by name", "[pruning]") {
   const GraphNetwork grouped(b.finish(b.linear(b.flatten(b.relu(x)), "fc", 10)));
   CHECK_THAT(refused(grouped, {{"first", {8, {0}}}}),
              Contains("grouped (Conv) is a convolution in groups of several channels"));
+}
+
+TEST_CASE("half the filters of a wide network take less than half the time", "[.][pruning_latency]") {
+  const BatchSchema schema = image(3, 32);
+  GraphBuilder b(schema, 1);
+  ValueId x = b.input();
+  for (const char* name : {"conv1", "conv2", "conv3", "conv4"})
+    x = b.relu(
+        b.batch_norm(b.conv2d(x, name, 128, {.padding = 1, .bias = false}), std::string(name) + ".bn"));
+  GraphNetwork dense(b.finish(b.linear(b.flatten(b.global_average_pool(x)), "fc", 10)));
+  const filters::Channels channels(*dense.graph());
+  filters::Gone gone;
+  for (const filters::Layer& layer : channels.layers())
+    for (std::size_t i = 0; i < layer.outputs.size(); i += 2)
+      if (layer.name != "fc") gone.insert(channels.root(layer.outputs[i]));
+  GraphNetwork half_of_it(filters::cut(*dense.graph(), channels, gone));
+  const at::NoGradGuard untracked;
+  for (const std::int64_t samples : {1, 16}) {
+    const Batch batch = testing::tiny_batch(schema, samples);
+    double least[2] = {1e9, 1e9};
+    for (int round = 0; round < 15; ++round)
+      for (int which = 0; which < 2; ++which) {
+        GraphNetwork& network = which == 0 ? dense : half_of_it;
+        const auto begun = std::chrono::steady_clock::now();
+        network.forward(batch, {});
+        const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
+        least[which] = std::min(least[which], took.count());
+      }
+    std::printf("batch %d: dense %.2f ms, half the filters %.2f ms, %.3f of it\n", static_cast<int>(samples),
+                least[0], least[1], least[1] / least[0]);
+    CHECK(least[1] <= 0.5 * least[0]);
+  }
 }
 
 TEST_CASE("a file of what is kept that is damaged is refused", "[pruning]") {

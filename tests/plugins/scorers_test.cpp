@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <catch2/catch.hpp>
 
 #include <trainyard/graph/builder.hpp>
