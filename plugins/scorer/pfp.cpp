@@ -24,7 +24,8 @@ class Pfp final : public Scorer {
 
   at::Tensor fold(const ScoredLayer& layer, const LayerPass& pass, const at::Tensor& before) const override {
     const std::int64_t groups = layer.groups, terms = layer.weight.size(1) * layer.weight.size(2);
-    at::Tensor largest = before.defined() ? before : at::zeros({groups, terms}, at::kDouble);
+    at::Tensor largest =
+        before.defined() ? before : at::zeros({groups, terms}, pass.inputs.options().dtype(at::kDouble));
     scorers::for_sign_pairs(layer, pass, [&](const scorers::SignPair& pair) {
       for (std::int64_t output = 0; output < pair.weight.size(1); ++output) {
         const at::Tensor shares = (pair.inputs * pair.inverse.select(2, output).unsqueeze(2)).amax({0, 3});

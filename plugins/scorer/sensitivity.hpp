@@ -17,6 +17,7 @@ using namespace trainyard;
 
 /// One of the four pairs of parts, in double precision.
 struct SignPair {
+  bool negative_inputs = false;
   at::Tensor weight;  ///< [groups, outputs of a group, terms], not negative
   at::Tensor inputs;  ///< [samples, groups, terms, positions], not negative
   at::Tensor
@@ -37,7 +38,7 @@ void for_sign_pairs(const ScoredLayer& layer, const LayerPass& pass, const Visit
     for (const double weight_sign : {1.0, -1.0}) {
       const at::Tensor w = (weight * weight_sign).clamp_min(0);
       const at::Tensor sums = at::matmul(w, a);
-      visit(SignPair{w, a, at::where(sums.gt(0), sums.reciprocal(), at::zeros_like(sums))});
+      visit(SignPair{input_sign < 0, w, a, at::where(sums.gt(0), sums.reciprocal(), at::zeros_like(sums))});
     }
   }
 }

@@ -1,5 +1,7 @@
 // SiPP (Baykal et al., "SiPPing neural networks: sensitivity-informed provable pruning of neural networks", 2019), the
-// deterministic variant: the relative importance of a weight, its mean over positions, the largest over samples.
+// deterministic variant: the relative importance of a weight, its mean over positions, the largest over samples, of which
+// the positive and the negative part of the inputs are one each.
+#include <ATen/ops/amax.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
@@ -23,14 +25,16 @@ class SiPP final : public Scorer {
 
   at::Tensor fold(const ScoredLayer& layer, const LayerPass& pass, const at::Tensor& before) const override {
     const std::int64_t groups = layer.groups, terms = layer.weight.size(1) * layer.weight.size(2);
+    const std::int64_t outputs = layer.weight.size(0) / groups;
     at::Tensor shares =
-        at::zeros({pass.inputs.size(0), groups, layer.weight.size(0) / groups, terms}, at::kDouble);
-    // An input is of one sign, and a weight as well, so that at each position one pair has a term alone.
+        at::zeros({2, pass.inputs.size(0), groups, outputs, terms}, pass.inputs.options().dtype(at::kDouble));
+    // A weight is of one sign, so that one of the two pairs has it; the copies of the inputs count as samples.
     scorers::for_sign_pairs(layer, pass, [&](const scorers::SignPair& pair) {
-      shares += pair.weight * at::matmul(pair.inverse, pair.inputs.transpose(2, 3));
+      shares[pair.negative_inputs ? 1 : 0] +=
+          pair.weight * at::matmul(pair.inverse, pair.inputs.transpose(2, 3));
     });
     const at::Tensor largest =
-        (std::get<0>(shares.max(0)) / static_cast<double>(pass.inputs.size(3))).reshape(layer.weight.sizes());
+        (shares.amax({0, 1}) / static_cast<double>(pass.inputs.size(3))).reshape(layer.weight.sizes());
     return before.defined() ? at::maximum(before, largest) : largest;
   }
   at::Tensor scores(const ScoredLayer&, const at::Tensor& folded, const RandomStream&) const override {

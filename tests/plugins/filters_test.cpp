@@ -67,6 +67,7 @@ std::unique_ptr<Network> mixed(const BatchSchema& schema) {
   const ValueId both = b.concat({left, x, right}, 1);
   ValueId y = b.relu(b.batch_norm(b.concat({both, b.average_pool2d(both, 1, 1)}, 1), "both.bn"));
   y = conv(b.relu(conv(y, "depth", 52, 52)), "point", 12, 1, 1);
+  y = conv(b.relu(conv(y, "grouped", 8, 4)), "behind", 12);
   y = b.add(y, x);
   const std::vector<ValueId> halves = b.split(y, 2, 1);
   const ValueId sum = b.add(halves[0], b.gelu(halves[1]));

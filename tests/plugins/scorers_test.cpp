@@ -142,7 +142,7 @@ TEST_CASE("shares in sums are those of loops over an image", "[pruning]") {
                pfp = at::zeros({of.inputs}, at::kDouble);
     for (std::int64_t n = 0; n < image.batch.size(); ++n)
       for (std::int64_t o = 0; o < of.outputs; ++o) {
-        at::Tensor mean = at::zeros({own, taps}, at::kDouble);
+        at::Tensor mean = at::zeros({2, own, taps}, at::kDouble);  // of positive inputs, of negative ones
         for (std::int64_t y = 0; y < length; ++y)
           for (std::int64_t x = 0; x < length; ++x) {
             double sums[2][2] = {};
@@ -150,11 +150,11 @@ TEST_CASE("shares in sums are those of loops over an image", "[pruning]") {
                         [&](auto, auto, double a, double w) { sums[a < 0][w < 0] += std::abs(a * w); });
             image.terms(n, o, y, x, [&](std::int64_t c, std::int64_t tap, double a, double w) {
               const double sum = sums[a < 0][w < 0], share = sum > 0 ? std::abs(a * w) / sum : 0.0;
-              mean[c % own][tap] += share / static_cast<double>(length * length);
+              mean[a < 0 ? 1 : 0][c % own][tap] += share / static_cast<double>(length * length);
               pfp[c] = std::max(pfp[c].item<double>(), share);
             });
           }
-        sipp[o] = at::maximum(sipp[o], mean);
+        sipp[o] = at::maximum(sipp[o], mean.amax(0));
       }
     CHECK(largest(image.scored("sipp"), sipp) < 1e-6);
     CHECK(largest(image.scored("pfp"), pfp) < 1e-6);

@@ -15,18 +15,18 @@ namespace {
 /// Returns a name for an entry of [[transforms]] that the run does not have yet, so that it comes behind the others.
 std::string free_id(const Table& run) {
   std::vector<std::string> taken;
-  if (const Value* list = run.find("transforms"))
-    for (const Value& each : list->as<Array>())
-      if (const Value* id = each.as<Table>().find("id"))
-        taken.push_back(id->as<std::string>());
-      else
-        taken.push_back(each.as<Table>().find("type")->as<std::string>());
+  const Value* list = run.find("transforms");
+  if (list == nullptr) return "filters";
+  for (const Value& each : list->as<Array>()) {
+    const Value* id = each.as<Table>().find("id");
+    taken.push_back((id != nullptr ? id : each.as<Table>().find("type"))->as<std::string>());
+  }
   std::string id = "filters";
   for (int i = 2; std::ranges::find(taken, id) != taken.end(); ++i) id = "filters" + std::to_string(i);
   return id;
 }
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string made = "\"";
   for (const char each : text)
     made += each == '"' || each == '\\' ? std::string{'\\', each} : std::string{each};
@@ -45,13 +45,13 @@ std::vector<std::string> write(const std::string& folder, const std::vector<Name
   };
   std::vector<std::string> files = {place("model.safetensors"), place("run.toml")};
   write_safetensors(files[0], weights);
-  std::string text = "# Trains pruned weights on: trainyard train run.toml " + quoted(files[1]) +
-                     " --set run.name=NAME\nschema = 1\n\n[run]\nresume = " + quoted(files[0]) +
+  std::string text = "# Trains pruned weights on: trainyard train run.toml " + in_quotes(files[1]) +
+                     " --set run.name=NAME\nschema = 1\n\n[run]\nresume = " + in_quotes(files[0]) +
                      "\nload = \"weights\"\n\n[[transforms]]\n";
   if (kept) {
     files.push_back(place("kept.json"));
     filters::write_kept(files[2], *kept);
-    text += "type = \"filters\"\nid = " + quoted(free_id(run)) + "\nkept = " + quoted(files[2]) + "\n";
+    text += "type = \"filters\"\nid = " + in_quotes(free_id(run)) + "\nkept = " + in_quotes(files[2]) + "\n";
   } else {
     text += "type = \"prune\"  # takes no more away; what is zero stays zero\nratio = 0.0\nzeros = \"all\"\n";
   }

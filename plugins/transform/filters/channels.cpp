@@ -146,9 +146,13 @@ class Reading {
     const std::int64_t groups = node_->integer("group", 1);
     if (!is_constant(1)) return hold("has weights that other nodes compute");
     const std::vector<std::int64_t>& weight = shape(1);
-    if (groups > 1 && (groups != shape(0)[1] || weight[0] % groups != 0))
-      return hold("is a convolution in groups of several channels");
     std::vector<Channel> made = fresh(weight[0]), read = input().channels;
+    if (groups > 1 && (groups != shape(0)[1] || weight[0] % groups != 0)) {
+      const std::string why = "is a convolution in groups of several channels";
+      hold(why);
+      hold(Track{1, made}, node_->name + " (Conv) " + why);
+      read.clear();
+    }
     add_slice(node_->inputs[1], 0, made);
     if (groups == 1 && !read.empty()) add_slice(node_->inputs[1], 1, read);
     if (groups > 1) {  // depthwise: each channel makes its own

@@ -51,9 +51,10 @@ class Cutter {
 
   /// Sets what a node says of the number of its channels.
   void adapt(Node& node) {
-    if (node.op == "Conv" && node.integer("group", 1) > 1) {
+    if (node.op == "Conv") {
       const Track& read = channels_.track(node.inputs[0]);
-      if (read) node.attributes["group"] = count(read.channels);
+      const std::int64_t groups = node.integer("group", 1);
+      if (groups > 1 && groups == std::ssize(read.channels)) node.attributes["group"] = count(read.channels);
       return;
     }
     if (node.op == "Reshape") return reshape(node);
