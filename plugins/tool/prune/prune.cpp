@@ -124,6 +124,16 @@ std::map<std::string, double> metrics_of(Workshop& shop) {
   return all;
 }
 
+/// Puts weights that propagation took away, more than are to go in all, below the others, so that the lowest of them go.
+void first_the_idle(std::vector<at::Tensor>& scores, const std::vector<PrunedLayer>& layers) {
+  double most = 0.0;
+  for (const at::Tensor& each : scores) most = std::max(most, each.max().item<double>());
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const at::Tensor idle = layers[i].matrix.eq(0).to(at::kCPU);  // or gone already, with a score below 0
+    scores[i] = scores[i].where(idle, scores[i] + (most + 1.0));
+  }
+}
+
 Prune::Pruned Prune::weights(Workshop& shop, const std::vector<PrunedLayer>& layers,
                              const std::vector<LayerScores>& scores, const SampleSet& set, double target) {
   Network& network = shop.network();
@@ -131,6 +141,7 @@ Prune::Pruned Prune::weights(Workshop& shop, const std::vector<PrunedLayer>& lay
   for (const NamedTensor& each : network.parameters()) before.push_back(each.tensor.detach().clone());
   for (std::size_t i = 0; i < layers.size(); ++i)
     candidates.push_back(scores[i].scores.masked_fill(layers[i].matrix.eq(0).to(at::kCPU), -1.0));
+  bool propagates = true;
   const auto prune = [&](double share) {
     const at::NoGradGuard untracked;
     const std::vector<NamedTensor> parameters = network.parameters();
@@ -138,10 +149,16 @@ Prune::Pruned Prune::weights(Workshop& shop, const std::vector<PrunedLayer>& lay
     const std::vector<at::Tensor> kept = kept_weights(candidates, allocation(Scorer::Of::weights), share);
     for (std::size_t i = 0; i < layers.size(); ++i)
       layers[i].matrix.masked_fill_(kept[i].logical_not().to(layers[i].matrix.device()), 0);
-    return propagate(network, layers, set);
+    return propagates ? propagate(network, layers, set) : nonzeros(network);
   };
+  std::int64_t whole = prune(1.0);
+  if (static_cast<double>(whole) < (1.0 - tolerance) * target) {
+    first_the_idle(candidates, layers);
+    propagates = false;
+    whole = prune(1.0);
+  }
   Pruned pruned;
-  pruned.solved = solve(prune, prune(1.0), target, tolerance * target, most_evaluations);
+  pruned.solved = solve(prune, whole, target, tolerance * target, most_evaluations);
   pruned.solved.size = prune(pruned.solved.share);
   pruned.weights = shop.weights();
   const Graph& graph = *network.graph();
