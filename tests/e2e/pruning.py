@@ -8,11 +8,11 @@ import numpy
 from safetensors.numpy import load_file
 
 from support.exported_runs import DATA, MODEL, images, run
-from support.host import FAULTY, KILLER, SMALL, HostTest
+from support.host import FAULTY, KILLER, ROWS, HostTest
 
 LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 WEIGHTS, FILTERS = ("magnitude", "sipp", "snip", "random"), ("filter_norm", "pfp", "taylor")
-RATIOS = [.05 + .045 * i for i in range(20)] if LONGER else [.35, .8]
+RATIOS = [.05 + .045 * i for i in range(20)] if LONGER else [.35]
 HELD = ('train = { size = 64,', 'train = { size = 400, take = "first 90%",')
 NETWORKS = {
     "mlp": run('type = "mlp"\nlayers = [40, 96, 96, 10]', DATA.replace("[8]", "[40]").replace("classes = 3", "classes = 10")).replace(*HELD),
@@ -88,10 +88,10 @@ class Pruning(HostTest):
                     self.assertEqual(rows[said["rows"][-1]["layer"]]["filters"], said["rows"][-1]["filters left"])  # the outputs stay
 
     def test_zeros_stay_while_it_trains_on(self):
-        for network, optimizer, scorer in (("mlp", SGD, "sipp"), ("residual", 'type = "adamw"\nlr = 0.02\nweight_decay = 0.1', "magnitude"), ("conv", SGD, "random")):
+        for network, optimizer, scorer, ratio in (("mlp", SGD, "sipp", .8), ("residual", 'type = "adamw"\nlr = 0.02\nweight_decay = 0.1', "magnitude", .97), ("conv", SGD, "random", .8)):
             with self.subTest(network, scorer=scorer):
                 self.dense(network)
-                self.prune(scorer, .8, "--samples", 16)
+                self.prune(scorer, ratio, "--samples", 16)
                 before = self.weights()
                 text = NETWORKS[network].replace('type = "adamw"\nlr = 0.01', optimizer).replace("2ep", "8ba") + EVERY_STEP
                 folder, dead = self.on(text), {name: each == 0 for name, each in before.items()}
@@ -141,15 +141,22 @@ class Pruning(HostTest):
             self.assertEqual(json.loads((self.folder / "runs/next/result.json").read_text())["digest"], expected)
 
     def test_the_samples_are_held_out(self):
-        for text, count, words in ((NETWORKS["mlp"], 20, "does not train on"), (NETWORKS["mlp"].replace(', take = "first 90%"', ""), 100, "trains on")):
+        for text, count, words in ((NETWORKS["mlp"], 20, "does not train on"), (NETWORKS["mlp"].replace(', take = "first 90%"', ""), 100, "take gives")):
             self.train(text, "--overwrite")
             facts = self.prune("sipp", .5, "--samples", 100)["facts"]
             self.assertEqual(facts["samples"], count)
             self.assertTrue(facts["samples are"].endswith(words), facts["samples are"])
-        self.assertIn("leave some out with data.train.take", self.host("prune", "runs/small", "--scorer", '{ type = "snip" }').stderr)
+        self.assertIn('let data.train.take = "first 90%" leave some out', self.host("prune", "runs/small", "--scorer", '{ type = "snip" }').stderr)
         # Where val is the rest of the same data, nothing is held out.
         self.train(NETWORKS["mlp"].replace("val = { size = 32,", 'val = { size = 400, take = "last 10%",'), "--overwrite")
-        self.assertTrue(self.prune("sipp", .5)["facts"]["samples are"].endswith("trains on"))
+        self.assertTrue(self.prune("sipp", .5)["facts"]["samples are"].endswith("take gives"))
+        # A file of rows, of which those that are left out are not read.
+        self.write("rows.csv", "".join(",".join(str((row * 7 + column * 3) % 11) for column in range(8)) + f",{row % 3}\n" for row in range(60)))
+        self.train(ROWS.replace("train = { ", 'train = { take = "first 80%", '), "--overwrite")
+        self.assertIn("give this command --samples_of take", self.host("prune", "runs/small", "--scorer", '{ type = "sipp" }').stderr)
+        done = self.host("prune", "runs/small", "--scorer", '{ type = "snip" }', "--samples_of", "take", "--samples", "100", "--set", 'data.train.take="last 20%"', "--format", "json")
+        self.assertEqual(json.loads(done.stdout)["facts"]["samples"], 12)
+        self.assertNotIn("trains on", done.stderr)
 
     def test_what_does_not_go_is_said(self):
         self.dense("mlp")

@@ -271,6 +271,8 @@ TEST_CASE("weights on which nothing depends are taken away, and no others", "[pr
   all.at("fc1.bias")[4] = -100.0;             // fc1[4] is never above 0
   pruning::SampleSet set;
   set.batches = {testing::tiny_batch(schema, 8), testing::tiny_batch(schema, 8, 2)};
+  set.batches[1].inputs[0].zero_();
+  all.at("fc1.bias")[5] = -0.01;  // fc1[5] is above 0 in the first batch alone
   const filters::Channels channels(*network.graph());
   const auto layers = pruning::layers_of(network, channels, {"*"});
   std::map<std::string, at::Tensor> expected;

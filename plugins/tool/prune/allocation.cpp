@@ -109,6 +109,36 @@ void flip(std::vector<FilterGroup>& groups, const Move& move) {
   groups[move.group].kept[move.filter].flip();
 }
 
+/// Takes single filters, or two of different groups at once, in or out as long as the size comes nearer to its target. Returns
+/// how far off it is.
+double move_single(std::vector<FilterGroup>& groups,
+                   const std::function<std::int64_t(const filters::Gone&)>& size, double target,
+                   double tolerance) {
+  const auto off = [&] { return std::abs(static_cast<double>(size(gone_of(groups))) - target); };
+  double error = off();
+  constexpr int most_moves = 40;
+  for (int made = 0; made < most_moves && error > tolerance; ++made) {
+    const std::vector<Move> moves = moves_of(groups);
+    double least = error;
+    std::vector<Move> best;
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      flip(groups, moves[i]);
+      if (const double found = off(); found < least) least = found, best = {moves[i]};
+      for (std::size_t j = i + 1; j < moves.size() && least > tolerance; ++j) {
+        if (moves[j].group == moves[i].group) continue;
+        flip(groups, moves[j]);
+        if (const double found = off(); found < least) least = found, best = {moves[i], moves[j]};
+        flip(groups, moves[j]);
+      }
+      flip(groups, moves[i]);
+    }
+    if (best.empty()) break;
+    for (const Move& move : best) flip(groups, move);
+    error = least;
+  }
+  return error;
+}
+
 }  // namespace
 
 Solved solve(const std::function<std::int64_t(double)>& size, std::int64_t whole, double target,
@@ -235,29 +265,16 @@ Solved keep_filters(std::vector<FilterGroup>& groups, const std::vector<Reader>&
     return size(gone_of(groups));
   };
   Solved solved = solve(choose, size({}), target, tolerance, 40);
-  solved.size = choose(solved.share);
-  const auto off = [&] { return std::abs(static_cast<double>(size(gone_of(groups))) - target); };
-  double error = off();
-  constexpr int most_moves = 40;
-  for (int made = 0; made < most_moves && error > tolerance; ++made) {
-    const std::vector<Move> moves = moves_of(groups);
-    double least = error;
-    std::vector<Move> best;
-    for (std::size_t i = 0; i < moves.size(); ++i) {
-      flip(groups, moves[i]);
-      if (const double found = off(); found < least) least = found, best = {moves[i]};
-      for (std::size_t j = i + 1; j < moves.size() && least > tolerance; ++j) {
-        if (moves[j].group == moves[i].group) continue;
-        flip(groups, moves[j]);
-        if (const double found = off(); found < least) least = found, best = {moves[i], moves[j]};
-        flip(groups, moves[j]);
-      }
-      flip(groups, moves[i]);
-    }
-    if (best.empty()) break;
-    for (const Move& move : best) flip(groups, move);
-    error = least;
+  // Where single filters do not lead to the size from this share, they may from one beside it.
+  std::vector<FilterGroup> nearest;
+  double least = std::numeric_limits<double>::infinity();
+  for (const double beside : {0.0, 0.01, -0.01, 0.02, -0.02, 0.04, -0.04}) {
+    choose(std::clamp(solved.share + beside, 0.0, 1.0));
+    const double error = move_single(groups, size, target, tolerance);
+    if (error < least) least = error, nearest = groups;
+    if (least <= tolerance) break;
   }
+  groups = std::move(nearest);
   solved.size = size(gone_of(groups));
   return solved;
 }

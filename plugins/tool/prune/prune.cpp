@@ -36,6 +36,7 @@ class Prune final : public Tool {
     bool cut = true;
     std::int64_t original = 0;
     std::int64_t samples = 0;
+    SamplesOf samples_of = SamplesOf::rest;
     std::int64_t batch_size = 32;
     bool evaluate = true;
     std::string out;
@@ -91,6 +92,9 @@ void Prune::describe(Manifest<Options>& m) {
        "samples", &Options::samples,
        "of training data, to look at the layers with; 0: as many as bound the error of all neurons at once")
       .min(0);
+  m.option("samples_of", &Options::samples_of,
+           "rest: training data that data.train.take leaves out, as far as there is such; take: what it "
+           "gives in this command");
   m.option("batch_size", &Options::batch_size, "samples of them at a time").range(1, 1 << 20);
   m.option("evaluate", &Options::evaluate, "metrics before and after");
   m.option("out", &Options::out,
@@ -213,11 +217,14 @@ Report Prune::run(Workshop& shop) {
   original_ = options_.original > 0 ? options_.original : parameters;
   const double target = (1.0 - options_.ratio) * static_cast<double>(original_);
   const SampleSet set =
-      draw(shop, host(), options_.samples > 0 ? options_.samples : samples_for(graph), options_.batch_size);
-  if (!set.held_out)
+      draw(shop, host(), options_.samples_of, options_.samples > 0 ? options_.samples : samples_for(graph),
+           options_.batch_size);
+  if (set.of != options_.samples_of)
     host().log(LogLevel::warning,
-               "the run trains on all of its training data, and the samples are of it: leave some out with "
-               "data.train.take = \"first 90%\"");
+               "the samples are training data that the run trains on: let data.train.take = \"first 90%\" "
+               "leave some out, or, "
+               "where its dataset does not read what is left out, give this command --samples_of take and "
+               "another take");
   std::map<std::string, double> before, after;
   if (options_.evaluate) before = metrics_of(shop);
   const std::vector<LayerScores> scores =
@@ -240,8 +247,8 @@ Report Prune::run(Workshop& shop) {
                   {"scores of", word(of)},
                   {"allocation", std::string(Words<Allocation>::words[static_cast<std::size_t>(chosen)])},
                   {"samples", set.size},
-                  {"samples are", set.held_out ? "training data that the run does not train on"
-                                               : "training data that the run trains on"},
+                  {"samples are", set.of == SamplesOf::rest ? "training data that the run does not train on"
+                                                            : "training data that data.train.take gives"},
                   {"original", original_},
                   {"target", target},
                   {"size", pruned.solved.size},

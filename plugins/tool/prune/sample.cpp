@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/error.hpp>
@@ -41,6 +42,36 @@ void place(Batch& batch, const Network& network, const std::string& device) {
   to(batch.target);
 }
 
+SampleSet drawn(Workshop& shop, Host& host, std::vector<std::int64_t> pool, std::int64_t count,
+                std::int64_t batch_size) {
+  SampleSet set;
+  const auto most = static_cast<std::int64_t>(pool.size());
+  const std::int64_t taken = std::clamp<std::int64_t>(count, 1, most);
+  const RandomStream random = host.random("samples");
+  for (std::int64_t i = 0; i < taken; ++i) {  // Fisher and Yates's shuffle, as far as it is needed
+    const auto place = static_cast<std::uint64_t>(i);
+    std::swap(pool[place], pool[place + random.below(place, static_cast<std::uint64_t>(most - i))]);
+  }
+  pool.resize(static_cast<std::size_t>(taken));
+  std::ranges::sort(pool);
+  for (std::int64_t first = 0; first < taken; first += batch_size) {
+    const auto begin = pool.begin() + first;
+    std::vector<std::int64_t> indices(begin, begin + std::min(batch_size, taken - first));
+    Batch batch = shop.dataset("train").read(indices, {host.random("rows"), first, 0});
+    batch.indices = std::move(indices);
+    set.batches.push_back(std::move(batch));
+  }
+  set.size = taken;
+  return set;
+}
+
+bool is_read(const SampleSet& set) {
+  return std::ranges::any_of(set.batches, [](const Batch& batch) {
+    return std::ranges::any_of(batch.inputs,
+                               [](const at::Tensor& input) { return input.any().item<bool>(); });
+  });
+}
+
 }  // namespace
 
 std::int64_t samples_for(double largest, double all) {
@@ -60,32 +91,18 @@ std::int64_t samples_for(const Graph& graph) {
   return samples_for(largest, std::max(all, 1.0));
 }
 
-SampleSet draw(Workshop& shop, Host& host, std::int64_t count, std::int64_t batch_size) {
+SampleSet draw(Workshop& shop, Host& host, SamplesOf of, std::int64_t count, std::int64_t batch_size) {
   SampleSet set;
-  std::vector<std::int64_t> pool = left_out(shop);
-  set.held_out = !pool.empty();
-  if (pool.empty()) pool = shop.samples("train");
-  const auto most = static_cast<std::int64_t>(pool.size());
-  const std::int64_t taken =
-      std::clamp<std::int64_t>(count, 1, set.held_out ? std::max<std::int64_t>(1, most / 2) : most);
-  const RandomStream random = host.random("samples");
-  for (std::int64_t i = 0; i < taken; ++i)  // Fisher and Yates's shuffle, as far as it is needed
-    std::swap(pool[static_cast<std::size_t>(i)],
-              pool[static_cast<std::size_t>(i) +
-                   random.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(most - i))]);
-  pool.resize(static_cast<std::size_t>(taken));
-  std::ranges::sort(pool);
-  for (std::int64_t first = 0; first < taken; first += batch_size) {
-    const auto begin = pool.begin() + first;
-    std::vector<std::int64_t> indices(begin, begin + std::min(batch_size, taken - first));
-    Batch batch = shop.dataset("train").read(indices, {host.random("rows"), first, 0});
-    batch.indices = std::move(indices);
+  const std::vector<std::int64_t> rest = of == SamplesOf::rest ? left_out(shop) : std::vector<std::int64_t>();
+  const auto half = static_cast<std::int64_t>((rest.size() + 1) / 2);
+  if (!rest.empty()) set = drawn(shop, host, rest, std::min(count, half), batch_size);
+  set.of = is_read(set) ? SamplesOf::rest : SamplesOf::take;
+  if (set.of == SamplesOf::take) set = drawn(shop, host, shop.samples("train"), count, batch_size);
+  for (Batch& batch : set.batches) {
     batch.weight = shop.loss().weight(batch);
     place(batch, shop.network(), host.run().device);
     set.weight += batch.weight;
-    set.batches.push_back(std::move(batch));
   }
-  set.size = taken;
   return set;
 }
 

@@ -7,17 +7,21 @@
 #include <trainyard/batch.hpp>
 #include <trainyard/graph/graph.hpp>
 #include <trainyard/host.hpp>
+#include <trainyard/manifest.hpp>
 #include <trainyard/tool.hpp>
 
 namespace pruning {
 
 using namespace trainyard;
 
+/// Which training data they are drawn from: what the run's `take` leaves out, or what it gives.
+enum class SamplesOf : std::uint8_t { rest, take };
+
 struct SampleSet {
   std::vector<Batch> batches;  ///< on the run's device
   std::int64_t size = 0;
-  double weight = 0.0;    ///< of all items that the loss averages over
-  bool held_out = false;  ///< the run did not train on them
+  double weight = 0.0;             ///< of all items that the loss averages over
+  SamplesOf of = SamplesOf::take;  ///< where they are from
 };
 
 /// Returns how many samples bound the error of all neurons at once: 3 log(8 largest x all / 1e-16), where `largest` is the
@@ -26,8 +30,13 @@ std::int64_t samples_for(double largest, double all);
 /// The same, with the neurons of a graph's linear and convolutional layers.
 std::int64_t samples_for(const Graph& graph);
 
-/// Draws `count` samples of the training data that the run's `take` leaves out, and at most half of these; where it leaves
-/// none out, of those that the run trains on. Samples of the run's other splits are never among them.
-SampleSet draw(Workshop& shop, Host& host, std::int64_t count, std::int64_t batch_size);
+/// Draws `count` samples, of the rest at most half of it. Where there is no rest, or the dataset does not read it (its inputs
+/// are all 0), they are of what the run takes. Samples of the run's other splits are never among the rest.
+SampleSet draw(Workshop& shop, Host& host, SamplesOf of, std::int64_t count, std::int64_t batch_size);
 
 }  // namespace pruning
+
+template <>
+struct trainyard::Words<pruning::SamplesOf> {
+  static constexpr std::string_view words[] = {"rest", "take"};
+};
