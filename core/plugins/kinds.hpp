@@ -159,6 +159,14 @@ inline constexpr KindRow kinds[] = {
      .has_state = false,
      .type_change = KindRow::Change::allowed,
      .change = KindRow::Change::allowed},
+    {.kind = {"scorer", 1},
+     .section = "",
+     .help = "how much the weights of a layer matter; a part of other plugins",
+     .place = KindRow::Place::optional,
+     .beside = true,
+     .has_state = false,
+     .type_change = KindRow::Change::allowed,
+     .change = KindRow::Change::allowed},
 };
 
 /// A section for one plugin of a kind that is otherwise a list: features that nearly every trainer has as

@@ -38,12 +38,24 @@ std::vector<std::string> weights_of(const Graph& graph, const std::string& patte
   return found;
 }
 
+enum class KeptZeros : std::uint8_t { weights, all };
+
+}  // namespace
+
+template <>
+struct trainyard::Words<KeptZeros> {
+  static constexpr std::string_view words[] = {"weights", "all"};
+};
+
+namespace {
+
 class Prune final : public Transform {
  public:
   struct Options {
     double ratio = 0.5;
     std::vector<std::string> layers = {"*"};
     std::string allocation = "global";
+    KeptZeros zeros = KeptZeros::weights;
     Annealing sparse;
   };
   static void describe(Manifest<Options>& m) {
@@ -58,6 +70,9 @@ class Prune final : public Transform {
     m.option("allocation", &Options::allocation,
              "global: the smallest of all weights; uniform: the same share of each layer's")
         .one_of({"global", "uniform"});
+    m.option("zeros", &Options::zeros,
+             "what stays zero where it is: the layers' weights, or all parameters, for a network that "
+             "trainyard prune wrote");
     m.option("sparse", &Options::sparse, "when weights are taken away");
     m.hook<&Prune::find>(Event::model_ready);
     m.hook<&Prune::find>(Event::swap_in);
@@ -77,18 +92,26 @@ class Prune final : public Transform {
     const std::vector<std::string> names = weights(*network.graph());
     annealed_.emplace(options_.sparse, options_.ratio, context.scale());
     masked_.clear();
+    others_.reset();
     if (options_.allocation == "global")
       masked_.emplace_back(network, names);
     else
       for (const std::string& name : names) masked_.emplace_back(network, std::vector{name});
+    if (options_.zeros == KeptZeros::weights) return;
+    std::vector<std::string> others;
+    for (const NamedTensor& each : network.parameters())
+      if (std::ranges::find(names, each.name) == names.end()) others.push_back(each.name);
+    others_.emplace(network, others);
   }
 
   void note(StepContext&) {
     for (Masked& each : masked_) each.note();
+    if (others_) others_->note();
   }
 
   void shrink(StepContext& context) {
     const double left = 1.0 - annealed_->sparsity(context.step_number());
+    if (others_) others_->enforce();
     for (Masked& each : masked_) {
       each.enforce();
       each.keep_largest(std::llround(left * static_cast<double>(each.size())));
@@ -113,6 +136,7 @@ class Prune final : public Transform {
   Options options_;
   std::optional<Annealed> annealed_;
   std::vector<Masked> masked_;
+  std::optional<Masked> others_;  ///< parameters whose zeros stay, and of which nothing is taken away
 };
 
 }  // namespace

@@ -81,6 +81,7 @@ class EveryKind(unittest.TestCase):
                 done.result()
 
         self.screen()
+        self.prune()
 
     def screen(self):
         """The detector, a part, among those of the verb that takes such."""
@@ -90,6 +91,12 @@ class EveryKind(unittest.TestCase):
         lines = [line.split(",") for line in (self.folder / "scores.csv").read_text().splitlines()]
         self.assertEqual(lines[0][4:], ["knn:3", "my_detector"])
         self.assertEqual(max(lines[1:], key=lambda line: float(line[5]))[0], "21")
+
+    def prune(self):
+        """The scorer, a part, in the verb that takes such, on a run that a template trained."""
+        run(["trainyard", "prune", "my_hook/run.toml", "--plugins", "my_scorer/build", "--plugins", "my_hook/build", "--weights", "my_hook/runs/my_hook",
+             "--scorer", '{ type = "my_scorer" }', "--ratio", "0.5", "--out", "pruned"], self.folder)
+        self.assertTrue((self.folder / "pruned/model.safetensors").exists())
 
     def check_and_train(self, kind, name):
         folder = self.folder / name

@@ -64,6 +64,17 @@ class Export(HostTest):
                 self.assertEqual((proto.opset_import[0].version, proto.producer_name), (23, "trainyard"))
                 self.assertEqual([each.type.tensor_type.shape.dim[0].dim_param for each in proto.graph.input], ["batch"] * len(proto.graph.input))
 
+    def test_networks_that_were_pruned_and_trained_on(self):
+        for scorer in ("pfp", "magnitude"):
+            self.write("base.toml", RUNS["resnet"])
+            self.host("train", "base.toml", "-q", "--overwrite")
+            self.host("prune", "base.toml", "--scorer", f'{{ type = "{scorer}" }}', "--ratio", "0.6", "--samples", "16", "--out", "pruned")
+            found, expected, proto = self.outputs('schema = 1\nextends = ["base.toml", "pruned/run.toml"]\n[run]\nname = "small"\n')
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+            before = sum(each.size for each in load_file(self.folder / "runs/small/model.safetensors").values())
+            self.assertEqual(scorer == "pfp", before < 40000)
+            self.assertEqual(sum(int(np.count_nonzero(numpy_helper.to_array(each))) for each in proto.graph.initializer if each.name.startswith("layer3")) < 25000, True)
+
     def test_networks_in_double_precision(self):
         for name in ("mlp", "residual_mlp"):  # onnxruntime has no convolutions of doubles
             with self.subTest(name):

@@ -8,6 +8,7 @@
 #include <random>
 
 #include <trainyard/schedule.hpp>
+#include <trainyard/scorer.hpp>
 
 #include <trainyard/checkpointer.hpp>
 #include <trainyard/codec.hpp>
@@ -105,7 +106,8 @@ TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
   const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,     Loss::kind,     Metric::kind,
                       Optimizer::kind, Schedule::kind,     Executor::kind,  Dropout::kind,  Hook::kind,
                       Sink::kind,      Checkpointer::kind, Rule::kind,      Recorder::kind, Compressor::kind,
-                      Tool::kind,      Study::kind,        Transform::kind, Codec::kind,    Detector::kind};
+                      Tool::kind,      Study::kind,        Transform::kind, Codec::kind,    Detector::kind,
+                      Scorer::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

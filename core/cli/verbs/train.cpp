@@ -64,6 +64,8 @@ int resume(TrainArguments& given) {
   given.run_file.files = {given.run + "/config.toml"};
   given.run_file.sets.push_back("run.output_dir=" + given.run);
   given.run_file.sets.push_back("run.resume=must");
+  given.run_file.sets.push_back("run.load=all");  // whatever it began with
+  given.run_file.sets.push_back("run.load_match=[]");
   return train(given);
 }
 

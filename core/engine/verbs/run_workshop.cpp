@@ -1,6 +1,7 @@
 #include "core/engine/verbs/run_workshop.hpp"
 
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "core/engine/train/weights.hpp"
@@ -97,6 +98,15 @@ Dataset& RunWorkshop::dataset(std::string_view split) {
   if (run_.config().split(std::string(split)) == nullptr)
     throw ConfigError("asks for [data." + std::string(split) + "], which the run does not have");
   return run_.live().layer.plugin("data." + std::string(split)).as<Dataset>();
+}
+
+std::vector<std::int64_t> RunWorkshop::samples(std::string_view split) {
+  const Dataset& all = dataset(split);
+  const std::optional<View>& view = run_.live().layer.made.splits.at(std::string(split)).view;
+  if (view) return view->samples();
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(all.size()));
+  std::iota(samples.begin(), samples.end(), 0);
+  return samples;
 }
 
 void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/loss.hpp>
 #include <trainyard/tool.hpp>
 
 #include "core/engine/save/load.hpp"
@@ -34,6 +35,8 @@ class RunWorkshop final : public Workshop, private LoopHost {
     return run_.first_batches(split, count);
   }
   Dataset& dataset(std::string_view split) override;
+  std::vector<std::int64_t> samples(std::string_view split) override;
+  const Loss& loss() override { return run_.live().layer.plugin("loss").as<Loss>(); }
   void train(std::int64_t steps, const std::function<void()>& look) override;
   const std::string& folder() override;
   void progress(std::int64_t done, std::int64_t total) override;

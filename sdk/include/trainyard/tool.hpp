@@ -23,6 +23,7 @@ TRAINYARD_CONTRACT("tool.hpp");
 namespace trainyard {
 
 class Dataset;
+class Loss;
 class Network;
 
 /// The findings of a tool; the host prints them as text or JSON. In JSON a number that is not finite is the
@@ -66,6 +67,11 @@ class Workshop {
   /// Returns the dataset of a split, open: for what it can do beside being read (new_data.hpp). Throws
   /// ConfigError where the run does not have it.
   virtual Dataset& dataset(std::string_view split) = 0;
+  /// Returns the samples that `take` gives a split, by their numbers in its dataset, ascending. Throws
+  /// ConfigError where the run does not have the split.
+  virtual std::vector<std::int64_t> samples(std::string_view split) = 0;
+  /// Returns the run's loss, open.
+  virtual const Loss& loss() = 0;
 
   /// Trains `steps` steps from these weights on, as a run that begins with them, at step 0 with the optimizer
   /// as new; calls `look` to see the result; then restores everything that the run saves, to the bit. Hooks

@@ -1,10 +1,12 @@
 #include <trainyard/testing/workshop.hpp>
 
 #include <filesystem>
+#include <numeric>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <trainyard/dataset.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/testing/run.hpp>
 
@@ -53,6 +55,12 @@ Dataset& FakeWorkshop::dataset(std::string_view split) {
   const auto found = datasets.find(split);
   if (found != datasets.end()) return *found->second;
   throw ConfigError("the run has no split \"" + std::string(split) + "\"");
+}
+
+std::vector<std::int64_t> FakeWorkshop::samples(std::string_view split) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(dataset(split).size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::vector<Batch> FakeWorkshop::batches(std::string_view split, std::int64_t count) {

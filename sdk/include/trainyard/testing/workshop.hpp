@@ -26,6 +26,7 @@ class FakeWorkshop final : public Workshop {
   std::map<std::string, State, std::less<>> states;
   std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< metrics of each split
   std::map<std::string, Dataset*, std::less<>> datasets;  ///< dataset of each split; they outlive the object
+  const Loss* loss_of = nullptr;                          ///< result of loss(); outlives the object
   bool stop = false;                                      ///< a signal has come
 
   /// Records the calls of progress.
@@ -44,6 +45,8 @@ class FakeWorkshop final : public Workshop {
   /// Returns batches of "train" and the splits above, eight samples each.
   std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
   Dataset& dataset(std::string_view split) override;
+  std::vector<std::int64_t> samples(std::string_view split) override;  ///< all
+  const Loss& loss() override { return *loss_of; }
   /// Takes real steps of plain SGD, and takes them back.
   void train(std::int64_t steps, const std::function<void()>& look) override;
   const std::string& folder() override;
