@@ -196,7 +196,7 @@ class Corrupted(KilledTest):
                 scaled = self.seen(name, 5, scale=f", mean = {mean}, std = {std}")
                 expected = (plain - numpy.array(mean)[:, None, None]) / numpy.array(std)[:, None, None]
                 numpy.testing.assert_allclose(scaled, expected, atol=1e-5)
-        self.assertTrue((self.seen(None, scale=", mean = [0.5]") == self.seen("contrast", 0, scale=", mean = [0.5]")).all())
+        numpy.testing.assert_allclose(self.seen(None, scale=", mean = [0.5]"), self.seen("contrast", 0, scale=", mean = [0.5]"), atol=1e-6)
 
     def test_pixels_of_a_table(self):
         self.shape = (1, 8, 8)
@@ -233,9 +233,9 @@ class Corrupted(KilledTest):
         half = self.seen(mix, [0, 5], "--set", 'data.val.take="last 20"')
         self.assertTrue((half == seen[20:]).all())
         # The training split, in the order of the epoch.
-        train = self.seen(mix, [0, 5], split="train")
-        self.assertTrue((self.seen(mix, [0, 5], "--set", "data.train.batch_size=8", split="train") == train).all())
-        self.assertGreater(abs(self.seen(mix, [0, 5], "--set", "run.seed=99", split="train") - train).max(), 0.1)
+        train = self.seen(mix, [0, 5], "--batches", "2", split="train")
+        self.assertTrue((self.seen(mix, [0, 5], "--batches", "4", "--set", "data.train.batch_size=8", split="train") == train).all())
+        self.assertGreater(abs(self.seen(mix, [0, 5], "--batches", "2", "--set", "run.seed=99", split="train") - train).max(), 0.1)
 
     def test_training_is_the_same_for_any_workers_and_goes_on_to_the_same_bits(self):
         self.some(40, 1)
@@ -264,30 +264,26 @@ class Corrupted(KilledTest):
         self.assertEqual(len(steps), 2)
         self.assertNotEqual(*steps)
 
-    def test_around_a_cache_and_within_one(self):
+    def test_within_a_cache(self):
         self.shape = (3, 8, 8)
         for i in range(8):
             self.write(f"data/{'day' if i < 4 else 'night'}/{i}.png", png((20 * i, 30, 200 - 20 * i)))
-        folder = 'type = "image_folder", path = "data", size = [8], mean = [0.5], std = [0.25]'
-        ways = [folder, f'type = "cache", of = [{{ {folder} }}]']
-        seen = []
-        for of in ways:
-            text = self.text("gaussian_noise").replace('type = "idx", images = "images", labels = "labels", classes = 3', of).replace("4, 3]", "4, 2]")
-            self.write("run.toml", text)
-            self.host("predict", "run.toml", "--weights", "initial", "--set", "data.train.batch_size=2", "--inputs", "true", "--out", "seen.safetensors")
-            seen.append(load_file(self.folder / "seen.safetensors")["input/0"])
-        text = text.replace(ways[1], ways[0])
+        text = self.text("gaussian_noise").replace(
+            'type = "idx", images = "images", labels = "labels", classes = 3', 'type = "image_folder", path = "data", size = [8], mean = [0.5], std = [0.25]').replace(
+                "4, 3]", "4, 2]").replace("batch_size = 16, shuffle", "batch_size = 1, shuffle")
         begin, end = text.index('type = "corrupted"'), text.index("train = {")
         options = text[begin:end].strip().replace("\n", ", ")
-        self.write("run.toml", f'{text[:begin]}type = "cache"\nof = [{{ {options} }}]\n{text[end:]}')
-        self.host("predict", "run.toml", "--weights", "initial", "--set", "data.train.batch_size=2", "--inputs", "true", "--out", "seen.safetensors")
-        seen.append(load_file(self.folder / "seen.safetensors")["input/0"])
-        self.assertTrue((seen[0] == seen[1]).all() and (seen[0] == seen[2]).all())
+        seen = []
+        for each in (text, f'{text[:begin]}type = "cache"\nof = [{{ {options} }}]\n{text[end:]}'):
+            self.write("run.toml", each)
+            self.host("predict", "run.toml", "--weights", "initial", "--inputs", "true", "--out", "seen.safetensors")
+            seen.append(load_file(self.folder / "seen.safetensors")["input/0"])
+        self.assertTrue((seen[0] == seen[1]).all())
         # New images are scaled, and not corrupted.
-        self.write("run.toml", text)
-        said = self.host("predict", "run.toml", "data/day/0.png", "--weights", "initial", "--set", "data.train.batch_size=2").stdout
+        said = self.host("predict", "run.toml", "data/day/0.png", "--weights", "initial").stdout
         self.write("run.toml", text.replace('corruptions = ["gaussian_noise"]', ""))
-        self.assertEqual(self.host("predict", "run.toml", "data/day/0.png", "--weights", "initial", "--set", "data.train.batch_size=2").stdout, said)
+        clean = self.host("predict", "run.toml", "data/day/0.png", "--weights", "initial").stdout
+        self.assertEqual(said.split(",")[-3:], clean.split(",")[-3:])
 
     def test_what_cannot_be_done_is_refused(self):
         self.flat(8, 100)

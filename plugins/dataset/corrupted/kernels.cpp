@@ -261,17 +261,20 @@ void jpeg_compression(int quality, const Picture& picture) {
           static_cast<float>(bytes[at++]) / 255.0f;
 }
 
-/// Scales the lines of an array [lines, count, inner] to `size` values, each the mean of those that fall into its share of
-/// the line, rounded to a byte: the filter "box" of Pillow, of a value at least.
+/// Scales the lines of an array [lines, count, inner] to `size` values, each the mean of those whose middle falls into its
+/// share of the line, or of the nearest one, rounded to a byte: the filter "box" of Pillow, with its way of a middle that
+/// lies on the border of two shares.
 std::vector<std::uint8_t> scaled(const std::vector<std::uint8_t>& from, std::int64_t lines,
                                  std::int64_t count, std::int64_t inner, std::int64_t size) {
-  const double scale = static_cast<double>(count) / static_cast<double>(size),
-               reach = 0.5 * std::max(scale, 1.0);
+  const double scale = static_cast<double>(count) / static_cast<double>(size), width = std::max(scale, 1.0);
   std::vector<std::uint8_t> to(static_cast<std::size_t>(lines * size * inner));
   for (std::int64_t i = 0; i < size; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
-    const auto end = std::min(count, static_cast<std::int64_t>(centre + reach + 0.5));
+    auto first = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - 0.5 * width + 0.5));
+    auto end = std::min(count, static_cast<std::int64_t>(centre + 0.5 * width + 0.5));
+    const auto place = [&](std::int64_t x) { return (static_cast<double>(x) - centre + 0.5) / width; };
+    while (end - first > 1 && place(first) <= -0.5) ++first;
+    while (end - first > 1 && place(end - 1) > 0.5) --end;
     for (std::int64_t line = 0; line < lines; ++line)
       for (std::int64_t k = 0; k < inner; ++k) {
         double sum = 0.0;

@@ -65,13 +65,18 @@ inline std::vector<double> numbers_in(const trainyard::Table& options, const cha
   return numbers;
 }
 
-/// Returns the options of the dataset that reads the files: those of `options`, or of the dataset within them, and so on.
-inline trainyard::Table& innermost(trainyard::Table& options) {
+/// Returns the options of the dataset within one that stands around it; null where it stands around none.
+inline trainyard::Table* within(trainyard::Table& options) {
   trainyard::Value* const of = options.find("of");
-  if (of == nullptr || of->get_if<trainyard::Array>() == nullptr) return options;
+  if (of == nullptr || of->get_if<trainyard::Array>() == nullptr) return nullptr;
   auto& tables = of->as<trainyard::Array>();
-  if (tables.size() != 1 || tables.front().get_if<trainyard::Table>() == nullptr) return options;
-  return innermost(tables.front().as<trainyard::Table>());
+  return tables.size() == 1 ? tables.front().get_if<trainyard::Table>() : nullptr;
+}
+
+/// Returns the options of the dataset that reads the files: `options`, or those within them, and so on.
+inline trainyard::Table& innermost(trainyard::Table& options) {
+  trainyard::Table* const next = within(options);
+  return next == nullptr ? options : innermost(*next);
 }
 
 /// Throws ConfigError where the options of a dataset scale by what it learns, so that pixels are not known from them.

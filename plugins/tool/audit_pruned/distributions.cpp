@@ -22,6 +22,14 @@ Table options_of(const Table& config, const std::string& split) {
   return options;
 }
 
+/// Whether a dataset, or one within it, has corruptions.
+bool corrupts(Table& options) {
+  const Value* const list = options.find("corruptions");
+  if (list != nullptr && list->get_if<Array>() != nullptr && !list->as<Array>().empty()) return true;
+  Table* const within = corrupted::within(options);
+  return within != nullptr && corrupts(*within);
+}
+
 Picture shape_of(const at::Tensor& inputs) {
   const at::IntArrayRef sizes = inputs.sizes();
   if (sizes.size() == 4 && (sizes[1] == 1 || sizes[1] == 3)) return {sizes[1], sizes[2], sizes[3], {}};
@@ -42,9 +50,8 @@ void check_range(std::span<const float> pixels) {
 }  // namespace
 
 void refuse_corrupted(const Table& config, const std::string& split) {
-  const Table options = options_of(config, split);
-  const Value* const list = options.find("corruptions");
-  if (list != nullptr && list->get_if<Array>() != nullptr && !list->as<Array>().empty())
+  Table options = options_of(config, split);
+  if (corrupts(options))
     throw ConfigError("[data." + split +
                       "] is corrupted already: give it corruptions = [], and name them to the audit");
 }
