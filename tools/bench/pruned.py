@@ -3,6 +3,7 @@
 
   tools/bench/pruned.py            digits of 8 x 8 pixels, an MLP of 64-96-96-10, 3 seeds (claims 1 and 2 of the acceptance)
   tools/bench/pruned.py --long     LeNet on Fashion-MNIST, corrupted: excess error, and training on corrupted images (claim 3)
+  tools/bench/pruned.py --speed    BackSelect with all candidates of a step in one batch, and one by one
   --seeds N                        that many seeds
   --quick                          one seed and few epochs, to see that it works
 
@@ -15,6 +16,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TRAINYARD = SOURCE / "build/release/bin/trainyard"
@@ -246,9 +248,25 @@ def fashion(seeds, epochs, quick):
     print(f"- the same on Mix2, which nobody trained on: {shown(gain)}")
 
 
+def speed(quick):
+    """Seconds of BackSelect on the digits' parent and one pruned network, candidates at once and one by one; the least of three."""
+    networks = Networks(SOURCE / "build/pruned/digits-2", DIGITS_MODEL, DIGITS_DATA, 0.05, 2, 64 * 96 + 96 * 96 + 960, 202)
+    networks.folder.mkdir(parents=True, exist_ok=True)
+    parent, (child,), _ = networks.family(1, ratios=[.2])
+    images = 1 if quick else 10
+
+    def seconds(batch, count):
+        begun = time.monotonic()
+        networks.host("audit_pruned", parent / "config.toml", child, "--images", 10, "--batch_size", batch, "--backselect", f"{{ images = {count} }}")
+        return time.monotonic() - begun
+    least = {batch: min(seconds(batch, images) for _ in range(1 if quick else 3)) - min(seconds(batch, 0) for _ in range(1 if quick else 3)) for batch in (1, 500)}
+    print(f"{2 * images} times 2,080 evaluations: {least[1]:.2f} s one by one, {least[500]:.2f} s at once, {least[1] / least[500]:.1f} times as fast")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
@@ -256,7 +274,9 @@ def main():
         print(f"skipped: no {FASHION if TRAINYARD.exists() else TRAINYARD}")
         sys.exit(77)
     seeds = range(1, 2 if given.quick else given.seeds + 1)
-    if given.long:
+    if given.speed:
+        speed(given.quick)
+    elif given.long:
         fashion(seeds, 1 if given.quick else 4, given.quick)
     else:
         digits(seeds, 2 if given.quick else 40)

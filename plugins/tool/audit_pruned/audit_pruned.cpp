@@ -3,6 +3,7 @@
 // pruned on noisy and corrupted data, which pixels they go by, which classes they lose.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -80,6 +81,7 @@ class AuditPruned final : public Tool {
   bool needs_pixels() const { return !options_.corruptions.empty(); }
   /// The split that ratios are chosen on.
   const std::string& chosen_on() const { return options_.choose.empty() ? options_.report : options_.choose; }
+  std::string folder_of(Workshop& shop) const;
   Report report_of(Workshop& shop, const std::string& folder) const;
   void add_facts(Report& report) const;
   std::vector<Value> row_of(const Finding& reported) const;
@@ -380,6 +382,14 @@ Report AuditPruned::report_of(Workshop& shop, const std::string& folder) const {
   return report;
 }
 
+std::string AuditPruned::folder_of(Workshop& shop) const {
+  if (options_.out.empty()) return shop.folder();
+  std::error_code error;
+  std::filesystem::create_directories(options_.out, error);
+  if (error) throw DataError(options_.out + ": cannot be made: " + error.message());
+  return options_.out;
+}
+
 Report AuditPruned::run(Workshop& shop) {
   const at::NoGradGuard no_grad;
   check_options(shop);
@@ -396,10 +406,13 @@ Report AuditPruned::run(Workshop& shop) {
   const std::int64_t pixels =
       reported.inputs[0].numel() / (reported.inputs.dim() == 4 ? reported.inputs.size(1) : 1);
   total_ += static_cast<std::int64_t>(findings_.networks.size()) * images * (pixels * (pixels + 1) / 2);
+  const std::string folder = folder_of(shop);
   for (const auto& [split, samples] : splits)
-    for (const Distribution& each : all) look_at(shop, split, samples, each);
+    for (const Distribution& each : all) {
+      look_at(shop, split, samples, each);
+      findings_.write(folder, options_.report);  // whatever becomes of the process
+    }
   if (images > 0) choose_pixels(shop, reported);
-  const std::string folder = options_.out.empty() ? shop.folder() : options_.out;
   findings_.write(folder, options_.report);
   if (!shop.stopping()) return report_of(shop, folder);
   host().log(LogLevel::info, "what was found of " + std::to_string(findings_.all.size()) + " of " +
