@@ -222,7 +222,7 @@ def fashion(seeds, epochs, quick):
             networks = Networks(SOURCE / f"build/pruned/fashion-{epochs}{'-quick' if quick else ''}", FASHION_MODEL, data, 0.03, epochs, 61470, 236)
             networks.folder.mkdir(parents=True, exist_ok=True)
             family = networks.family(seed, f"{way}-", ratios)
-            results[way, seed] = networks.audit(family, "--corruptions", str(MIX1 + MIX2).replace("'", '"'), "--severity", "[3]")
+            results[way, seed] = networks.audit(family, "--corruptions", str(MIX1 + MIX2).replace("'", '"'), "--severity", "[3]", *(["--images", 100] if quick else []))
     print("| trained on | " + " | ".join(["clean", *MIX1, *MIX2]) + " |\n|---|" + "---|" * (1 + len(MIX1 + MIX2)))
 
     def potentials(way, name):

@@ -10,6 +10,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
@@ -66,6 +67,7 @@ class AuditPruned final : public Tool {
 
  private:
   void check_options(Workshop& shop) const;
+  void require_plain_evaluations(Workshop& shop) const;
   void take_networks(Workshop& shop);
   void add_network(const std::string& name, std::unique_ptr<Network> network);
   Samples read(Workshop& shop, const std::string& split) const;
@@ -107,7 +109,7 @@ void AuditPruned::describe(Manifest<Options>& m) {
       "a dense network that was trained by itself, as the pruned ones are given: how far networks of equal "
       "worth are apart; empty: none");
   m.option("models", &Options::models,
-           "pruned networks with graphs of their own, as in [{ type = \"onnx\", path = \"small.onnx\" }]");
+           "pruned networks with graphs of their own, as in [{ type = \"onnx\", file = \"small.onnx\" }]");
   m.option("choose", &Options::choose,
            "split on which the ratio is chosen; empty: on that of `report`, as the paper does");
   m.option("report", &Options::report, "split on which the chosen ratio and everything else is reported");
@@ -177,6 +179,16 @@ void AuditPruned::take_networks(Workshop& shop) {
   findings_.pruned = findings_.networks.size() - 1;
   if (!options_.yardstick.empty())
     add_network(options_.yardstick, with_weights(graph, weights_file(options_.yardstick)));
+}
+
+/// A dropout may evaluate layers in its own way, which the pruned networks, made of the graph, would go without.
+void AuditPruned::require_plain_evaluations(Workshop& shop) const {
+  const std::unique_ptr<Network> plain = shop.network().twin();
+  for (const Batch& batch : shop.batches(options_.report, 1))
+    if (!at::equal(shop.network().forward(batch, {}), plain->forward(batch, {})))
+      throw ConfigError(
+          "[model.dropout] evaluates layers in its own way, which the pruned networks are compared without: "
+          "choose another option of it, or leave it out by --set model.dropout.p=0");
 }
 
 Samples AuditPruned::read(Workshop& shop, const std::string& split) const {
@@ -393,6 +405,7 @@ std::string AuditPruned::folder_of(Workshop& shop) const {
 Report AuditPruned::run(Workshop& shop) {
   const at::NoGradGuard no_grad;
   check_options(shop);
+  require_plain_evaluations(shop);
   findings_.delta = options_.delta;
   classes_ = shop.dataset(options_.report).schema().classes;
   take_networks(shop);
@@ -415,9 +428,9 @@ Report AuditPruned::run(Workshop& shop) {
   if (images > 0) choose_pixels(shop, reported);
   findings_.write(folder, options_.report);
   if (!shop.stopping()) return report_of(shop, folder);
-  host().log(LogLevel::info, "what was found of " + std::to_string(findings_.all.size()) + " of " +
-                                 std::to_string(splits.size() * all.size()) + " distributions is in " +
-                                 folder);
+  host().log(LogLevel::warning, "what was found of " + std::to_string(findings_.all.size()) + " of " +
+                                    std::to_string(splits.size() * all.size()) + " distributions is in " +
+                                    folder);
   return {};
 }
 

@@ -9,8 +9,8 @@
 
 #include <trainyard/value.hpp>
 
-#include "dataset/corrupted/kernels.hpp"
-#include "dataset/corrupted/pixel_scale.hpp"
+#include "../../dataset/corrupted/kernels.hpp"
+#include "../../dataset/corrupted/pixel_scale.hpp"
 
 namespace audit {
 
