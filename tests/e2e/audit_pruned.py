@@ -234,8 +234,8 @@ class Audit(HostTest):
         wrong = dict(weights)
         wrong["fc3.weight"] = wrong.pop("fc2.weight")
         wide = dict(weights, **{"fc1.weight": numpy.zeros((16, 9), "f4")})
-        refused = ((2, [], "no pruned network"), (2, [self.save("wrong", wrong)], 'has no "fc2.weight"'),
-                   (2, [self.save("wide", wide)], "do not fit the parent's graph"), (2, [half, "--choose", "test"], "both"),
+        refused = ((2, [self.save("wrong", wrong)], 'has no "fc2.weight"'),
+                   (2, [self.save("wide", wide)], "do not fit the parent's graph"),
                    (4, ["nowhere"], "no such run"), (2, [half, "--report", "train"], "the run has val, test"),
                    (2, [half, "--corruptions", '["contrast"]'], "samples are"),
                    (2, [half, "--corruptions", '["uniform_noise"]'], "give its numbers as noise"),
@@ -243,11 +243,16 @@ class Audit(HostTest):
         for code, words, text in refused[:None if LONGER else 4]:
             with self.subTest(text):
                 self.assertIn(text, self.audit(*words, code=code))
+        report = self.audit(half, "--choose", "test")
+        self.assertEqual(report["facts"]["ratios chosen on"], "the same data")
+        self.assertEqual([row["potential"] for row in report["rows"]], [row["potential on test"] for row in report["rows"]])
         if not LONGER:
             return
+        alone = self.audit("--noise", "[0.5]")
+        self.assertEqual(alone["facts"]["pruned networks"], 0)
+        self.assertEqual([row["parent's error"] for row in alone["rows"]][0], report["rows"][0]["parent's error"])
         said = self.audit(half, "--set", "model.dropout.type=dropconnect", "--set", "model.dropout.inference=gaussian", "--set", "model.dropout.p=0.5", code=2)
         self.assertIn("evaluates layers in its own way", said)
-        self.assertEqual(self.audit(half, "--choose", "")["facts"]["ratios chosen on"], "the same data: choose is empty")
         self.assertIn("it is not pruned", self.host("audit_pruned", "runs/small/config.toml", "runs/small").stderr)
         table = 'type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3'
         self.write("noisy.toml", SPLITS.replace(table, 'type = "corrupted"\ncorruptions = ["uniform_noise"]\neps = 0.1').replace(

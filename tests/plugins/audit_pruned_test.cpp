@@ -180,8 +180,11 @@ TEST_CASE("calibration is counted in fifteen ranges") {
   CHECK(calibration.error() == 0.0);
   for (int i = 0; i < 10; ++i) calibration.add(.9, i < 9);  // right as often as it is sure
   CHECK(calibration.error() == Approx(0.0).margin(1e-12));
-  for (int i = 0; i < 10; ++i) calibration.add(1.0, i < 5);
-  CHECK(calibration.error() == Approx(.25));
+  // Too sure in one range, too little in another: together they would be right.
+  Calibration both;
+  for (int i = 0; i < 10; ++i) both.add(.9, i < 5);
+  for (int i = 0; i < 10; ++i) both.add(.6, true);
+  CHECK(both.error() == Approx(.4));
 }
 
 }  // namespace audit_pruned_tests

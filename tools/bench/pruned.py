@@ -173,7 +173,7 @@ def digits(seeds, epochs):
     words = ("--noise", str(NOISE), "--draws", 10)
     for seed in seeds:
         family = networks.family(seed)
-        tables = networks.audit(family, *words, "--choose", "", "--set", "data.test.fraction=[0.5565, 1.0]")
+        tables = networks.audit(family, *words, "--choose", "test", "--set", "data.test.fraction=[0.5565, 1.0]")
         ratios += [abs(float(row["ratio"]) - want) for row, want in zip(of_rows(tables["networks"], **{"is": "pruned"}), RATIOS)]
         for eps in NOISE:
             (row,) = of_rows(tables["potential"], distribution=noise_name(eps))

@@ -48,7 +48,7 @@ class AuditPruned final : public Tool {
     std::vector<std::string> data;
     std::string yardstick;
     PluginList<Model> models;
-    std::string choose = "val", report = "test";
+    std::string choose, report;
     double delta = 0.005;
     std::vector<double> noise = {0.0};
     std::int64_t draws = 10;
@@ -67,6 +67,7 @@ class AuditPruned final : public Tool {
 
  private:
   void check_options(Workshop& shop) const;
+  void choose_splits(Workshop& shop);
   void require_plain_evaluations(Workshop& shop) const;
   void take_networks(Workshop& shop);
   void add_network(const std::string& name, std::unique_ptr<Network> network);
@@ -81,16 +82,16 @@ class AuditPruned final : public Tool {
                                  std::int64_t label) const;
   void tell_progress(Workshop& shop, std::int64_t more) { shop.progress(done_ += more, total_); }
   bool needs_pixels() const { return !options_.corruptions.empty(); }
-  /// The split that ratios are chosen on.
-  const std::string& chosen_on() const { return options_.choose.empty() ? options_.report : options_.choose; }
   std::string folder_of(Workshop& shop) const;
   Report report_of(Workshop& shop, const std::string& folder) const;
   void add_facts(Report& report) const;
+  void add_damage(Report& report, const Finding& clean) const;
   std::vector<Value> row_of(const Finding& reported) const;
 
   at::Device device() const { return at::Device(host().run().device); }
 
   Options options_;
+  std::string choose_, report_;  ///< splits
   Findings findings_;
   std::int64_t classes_ = 0, done_ = 0, total_ = 0;
 };
@@ -110,9 +111,13 @@ void AuditPruned::describe(Manifest<Options>& m) {
       "worth are apart; empty: none");
   m.option("models", &Options::models,
            "pruned networks with graphs of their own, as in [{ type = \"onnx\", file = \"small.onnx\" }]");
-  m.option("choose", &Options::choose,
-           "split on which the ratio is chosen; empty: on that of `report`, as the paper does");
-  m.option("report", &Options::report, "split on which the chosen ratio and everything else is reported");
+  m.option(
+      "choose", &Options::choose,
+      "split on which ratios are chosen; empty: val where that is not the split reported on, else that one, "
+      "as in the paper");
+  m.option("report", &Options::report,
+           "split on which the chosen ratio and everything else is reported; empty: test, of a run without "
+           "it val");
   m.option("delta", &Options::delta, "errors up to that much above the parent's are no loss").min(0.0);
   m.option("noise", &Options::noise, "largest numbers of uniform noise on what the networks see; 0: clean")
       .min(0.0);
@@ -128,27 +133,26 @@ void AuditPruned::describe(Manifest<Options>& m) {
 }
 
 void AuditPruned::check_options(Workshop& shop) const {
-  if (options_.data.empty() && options_.models.tables.empty())
-    throw ConfigError("there is no pruned network: name runs or weights behind the parent, or give models");
   if (std::ranges::find(options_.corruptions, Corruption::uniform_noise) != options_.corruptions.end())
     throw ConfigError("corruptions: uniform_noise has no severity; give its numbers as noise");
   if (shop.network().graph() == nullptr)
     throw ConfigError("the model has no graph, of which the pruned networks are made: audit one that has");
+}
+
+void AuditPruned::choose_splits(Workshop& shop) {
   const std::vector<std::string> splits = shop.splits();
+  const auto has = [&](const std::string& split) { return std::ranges::find(splits, split) != splits.end(); };
+  report_ = !options_.report.empty() ? options_.report : has("test") ? "test" : "val";
+  choose_ = !options_.choose.empty() ? options_.choose : has("val") ? "val" : report_;
   std::string list;
   for (const std::string& each : splits) list += (list.empty() ? "" : ", ") + each;
-  for (const std::string& split : {chosen_on(), options_.report}) {
-    if (std::ranges::find(splits, split) == splits.end())
+  for (const std::string& split : {choose_, report_}) {
+    if (!has(split))
       throw ConfigError("asks for [data." + split + "], and the run has " +
                         (list.empty() ? "no split" : list) +
                         " to evaluate on: set choose and report, or give the run that split");
     refuse_corrupted(shop.config(), split);
   }
-  if (options_.choose == options_.report)
-    throw ConfigError(
-        "choose and report are both \"" + options_.report +
-        "\": ratios are chosen on other data than they are reported on; choose = \"\" says that "
-        "there is no other");
 }
 
 void AuditPruned::add_network(const std::string& name, std::unique_ptr<Network> network) {
@@ -172,7 +176,7 @@ void AuditPruned::take_networks(Workshop& shop) {
                  path + " has " + std::to_string(findings_.networks.back().parameters) +
                      " parameters that are not 0, no fewer than the parent: it is not pruned");
   }
-  const BatchSchema schema = shop.dataset(options_.report).schema();
+  const BatchSchema schema = shop.dataset(report_).schema();
   const auto models = make_plugins(host(), options_.models);
   for (std::size_t i = 0; i < models.size(); ++i)
     add_network("models[" + std::to_string(i) + "]", models[i]->build({schema, options_.seed}));
@@ -184,7 +188,7 @@ void AuditPruned::take_networks(Workshop& shop) {
 /// A dropout may evaluate layers in its own way, which the pruned networks, made of the graph, would go without.
 void AuditPruned::require_plain_evaluations(Workshop& shop) const {
   const std::unique_ptr<Network> plain = shop.network().twin();
-  for (const Batch& batch : shop.batches(options_.report, 1))
+  for (const Batch& batch : shop.batches(report_, 1))
     if (!at::equal(shop.network().forward(batch, {}), plain->forward(batch, {})))
       throw ConfigError(
           "[model.dropout] evaluates layers in its own way, which the pruned networks are compared without: "
@@ -307,7 +311,7 @@ void AuditPruned::add_facts(Report& report) const {
   for (const char* group : {"noise", "corruptions"}) {
     std::vector<double> potentials;
     for (const Finding& each : findings_.all)
-      if (each.split == chosen_on() && !each.distribution.clean() &&
+      if (each.split == choose_ && !each.distribution.clean() &&
           each.distribution.on_pixels() == (group == std::string("corruptions")))
         potentials.push_back(findings_.potential_of(each));
     if (!potentials.empty())
@@ -316,18 +320,18 @@ void AuditPruned::add_facts(Report& report) const {
           *std::ranges::min_element(potentials));
   }
   // A point a network: its excess error, the mean over all distributions but the clean one.
-  const Finding* const clean = findings_.find(options_.report, "clean");
+  const Finding* const clean = findings_.find(report_, "clean");
   std::vector<AtRatio> points;
   std::int64_t count = 0;
   for (const Finding& each : findings_.all) {
-    if (each.split != options_.report || each.distribution.clean()) continue;
+    if (each.split != report_ || each.distribution.clean()) continue;
     const std::vector<AtRatio> some = findings_.excess(each, *clean);
     points.resize(some.size());
     for (std::size_t i = 0; i < some.size(); ++i)
       points[i] = {some[i].ratio, points[i].value + some[i].value};
     ++count;
   }
-  if (count == 0) return;
+  if (count == 0 || points.empty()) return;
   for (AtRatio& each : points) each.value /= static_cast<double>(count);
   const Slope slope = slope_through_origin(points);
   report.facts.emplace_back("excess error a ratio of 1", slope.slope);
@@ -335,9 +339,25 @@ void AuditPruned::add_facts(Report& report) const {
   report.facts.emplace_back("its 95 % interval, high", slope.high);
 }
 
+/// Tells which class the most pruned network loses the most of.
+void AuditPruned::add_damage(Report& report, const Finding& clean) const {
+  std::size_t most = 1, worst = 0;
+  for (std::size_t i = 1; i <= findings_.pruned; ++i)
+    if (findings_.networks[i].ratio > findings_.networks[most].ratio) most = i;
+  const auto damage = [&](std::size_t label) {
+    return clean.outcomes[most].error_of_class(label) - clean.outcomes.front().error_of_class(label);
+  };
+  for (std::size_t label = 0; label < clean.outcomes.front().classes(); ++label)
+    if (damage(label) > damage(worst)) worst = label;
+  report.facts.emplace_back("largest ratio", findings_.networks[most].ratio);
+  report.facts.emplace_back("its most damaged class", static_cast<std::int64_t>(worst));
+  report.facts.emplace_back("share lost of that class", damage(worst));
+  report.facts.emplace_back("its calibration error", clean.outcomes[most].calibration_error());
+}
+
 std::vector<Value> AuditPruned::row_of(const Finding& reported) const {
-  const Finding& chosen = *findings_.find(chosen_on(), reported.distribution.name);
-  const Finding& clean = *findings_.find(options_.report, "clean");
+  const Finding& chosen = *findings_.find(choose_, reported.distribution.name);
+  const Finding& clean = *findings_.find(report_, "clean");
   const double ratio = findings_.potential_of(chosen), parents = reported.outcomes.front().error();
   const Outcome& there = reported.outcomes[findings_.at_ratio(ratio)];
   std::vector<Value> row = {reported.distribution.name, parents};
@@ -356,29 +376,16 @@ std::vector<Value> AuditPruned::row_of(const Finding& reported) const {
 
 Report AuditPruned::report_of(Workshop& shop, const std::string& folder) const {
   Report report;
-  const Finding& clean = *findings_.find(options_.report, "clean");
-  report.facts = {
-      {"parent", shop.source()},
-      {"parameters", findings_.networks.front().parameters},
-      {"pruned networks", static_cast<std::int64_t>(findings_.pruned)},
-      {"ratios chosen on", options_.choose.empty() ? "the same data: choose is empty" : options_.choose},
-      {"reported on", options_.report},
-      {"samples", clean.outcomes.front().samples()},
-      {"delta", findings_.delta}};
+  const Finding& clean = *findings_.find(report_, "clean");
+  report.facts = {{"parent", shop.source()},
+                  {"parameters", findings_.networks.front().parameters},
+                  {"pruned networks", static_cast<std::int64_t>(findings_.pruned)},
+                  {"ratios chosen on", choose_ == report_ ? "the same data" : choose_},
+                  {"reported on", report_},
+                  {"samples", clean.outcomes.front().samples()},
+                  {"delta", findings_.delta}};
   add_facts(report);
-  // The class that the most pruned network loses the most of.
-  std::size_t most = 1, worst = 0;
-  for (std::size_t i = 1; i <= findings_.pruned; ++i)
-    if (findings_.networks[i].ratio > findings_.networks[most].ratio) most = i;
-  const auto damage = [&](std::size_t label) {
-    return clean.outcomes[most].error_of_class(label) - clean.outcomes.front().error_of_class(label);
-  };
-  for (std::size_t label = 0; label < clean.outcomes.front().classes(); ++label)
-    if (damage(label) > damage(worst)) worst = label;
-  report.facts.emplace_back("largest ratio", findings_.networks[most].ratio);
-  report.facts.emplace_back("its most damaged class", static_cast<std::int64_t>(worst));
-  report.facts.emplace_back("share lost of that class", damage(worst));
-  report.facts.emplace_back("its calibration error", clean.outcomes[most].calibration_error());
+  if (findings_.pruned > 0) add_damage(report, clean);
   report.facts.emplace_back("calibration error of the parent", clean.outcomes.front().calibration_error());
   if (findings_.evaluations > 0)
     report.facts.emplace_back("evaluations of BackSelect", findings_.evaluations);
@@ -386,11 +393,10 @@ Report AuditPruned::report_of(Workshop& shop, const std::string& folder) const {
   report.columns = {"distribution", "parent's error"};
   if (findings_.has_yardstick())
     report.columns.insert(report.columns.end(), {"yardstick's error", "its distance"});
-  report.columns.insert(report.columns.end(),
-                        {"potential", "error there", "holds", "match", "distance",
-                         "potential on " + options_.report, "excess slope", "low", "high"});
+  report.columns.insert(report.columns.end(), {"potential", "error there", "holds", "match", "distance",
+                                               "potential on " + report_, "excess slope", "low", "high"});
   for (const Finding& each : findings_.all)
-    if (each.split == options_.report) report.rows.push_back(row_of(each));
+    if (each.split == report_) report.rows.push_back(row_of(each));
   return report;
 }
 
@@ -405,12 +411,13 @@ std::string AuditPruned::folder_of(Workshop& shop) const {
 Report AuditPruned::run(Workshop& shop) {
   const at::NoGradGuard no_grad;
   check_options(shop);
+  choose_splits(shop);
   require_plain_evaluations(shop);
   findings_.delta = options_.delta;
-  classes_ = shop.dataset(options_.report).schema().classes;
+  classes_ = shop.dataset(report_).schema().classes;
   take_networks(shop);
-  std::vector<std::pair<std::string, Samples>> splits = {{options_.report, read(shop, options_.report)}};
-  if (!options_.choose.empty()) splits.insert(splits.begin(), {options_.choose, read(shop, options_.choose)});
+  std::vector<std::pair<std::string, Samples>> splits = {{report_, read(shop, report_)}};
+  if (choose_ != report_) splits.insert(splits.begin(), {choose_, read(shop, choose_)});
   const std::vector<Distribution> all = distributions();
   for (const auto& [split, samples] : splits)
     for (const Distribution& each : all) total_ += each.draws * samples.inputs.size(0);
@@ -423,10 +430,10 @@ Report AuditPruned::run(Workshop& shop) {
   for (const auto& [split, samples] : splits)
     for (const Distribution& each : all) {
       look_at(shop, split, samples, each);
-      findings_.write(folder, options_.report);  // whatever becomes of the process
+      findings_.write(folder, report_);  // whatever becomes of the process
     }
   if (images > 0) choose_pixels(shop, reported);
-  findings_.write(folder, options_.report);
+  findings_.write(folder, report_);
   if (!shop.stopping()) return report_of(shop, folder);
   host().log(LogLevel::warning, "what was found of " + std::to_string(findings_.all.size()) + " of " +
                                     std::to_string(splits.size() * all.size()) + " distributions is in " +
