@@ -412,6 +412,13 @@ def of_idx(test, nonsense):
         "WIDTH", "16")
 
 
+def of_corrupted(test, nonsense):
+    text = of_idx(test, nonsense)
+    begin, end = text.index('type = "idx"'), text.index("train = {")
+    options = text[begin:end].strip().replace("\n", ", ")
+    return f'{text[:begin]}type = "corrupted"\ncorruptions = ["contrast"]\nof = [{{ {options} }}]\n{text[end:]}'
+
+
 def of_cifar(test, nonsense):
     records = (bytes([9] + [255] * 3072 if i in nonsense else [i % 3] + [i] * 3072) for i in range(50))
     test.write("data.bin", b"".join(records))
@@ -484,6 +491,7 @@ class Leaks(HostTest):
         "image_folder": (of_images, SAID.format("zebra", "{folder}/data/zebra/45.png"), LAST),
         "cache": (of_cache, SAID.format("zebra", "{folder}/data/zebra/45.png"), LAST),
         "idx": (of_idx, SAID.format(9, "record 45"), LAST),
+        "corrupted": (of_corrupted, SAID.format(9, "record 45"), LAST),
         "cifar": (of_cifar, SAID.format(9, "record 0"), FIRST),
         "graph": (of_graph, SAID.format(7, "sample 45"), LAST),
         "graph, npz": (of_npz_graph, SAID.format(7, "sample 45"), LAST),
