@@ -80,7 +80,7 @@ bool half_made(const fs::path& folder) {
   if (fs::file_size(folder / journal_name, absent) != 0) return false;
   const auto part = [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    return name == journal_name || name == std::string(config_name) + ".tmp";
+    return name == journal_name || name == std::string(config_name) + ".tmp" || name == "tools";
   };
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
@@ -97,6 +97,12 @@ nlohmann::json of_result(const std::string& path, const char* key) {
 bool failed_at_once(const std::string& path) {
   return RunDirectory::status(path) == Status::failed && of_result(path, "steps") == 0 &&
          !fs::exists(path + "/checkpoints/latest");
+}
+
+/// Returns whether nothing lies in a folder but what tools wrote, which looked at the run before it was trained.
+bool is_free(const fs::path& folder) {
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [](const fs::directory_entry& entry) { return entry.path().filename() == "tools"; });
 }
 
 void check_free(const std::string& path, bool overwrite) {
@@ -120,7 +126,7 @@ RunDirectory RunDirectory::create(const std::string& path, std::string_view reso
   bool made = false;
   try {
     made = make_folders(path);
-    if (!fs::is_empty(path)) {
+    if (!is_free(path)) {
       check_free(path, overwrite);
       remove_contents(path);
     }

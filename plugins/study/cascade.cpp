@@ -44,6 +44,7 @@ class Cascade final : public trainyard::Study {
     std::optional<Duration> budget;
     int seeds = 3;
     double delta = 0.005;
+    bool quick = false;
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("cascade").version("1.0.0").summary(
@@ -64,6 +65,7 @@ class Cascade final : public trainyard::Study {
              "how much worse than the dense network's the metric may be where a ratio still counts as "
              "without loss")
         .min(0.0);
+    m.option("quick", &Options::quick, "one seed, two ratios and 20 steps: to see that the study works");
   }
   explicit Cascade(const Options& options) : options_(options) {}
 
@@ -83,6 +85,11 @@ class Cascade final : public trainyard::Study {
       if (method.name == dense || std::ranges::find(names, method.name) != names.end())
         throw ConfigError("methods: two things are called \"" + method.name + "\"");
       names.push_back(method.name);
+    }
+    if (options_.quick) {
+      options_.seeds = 1;
+      options_.ratios.resize(std::min<std::size_t>(2, options_.ratios.size()));
+      options_.budget = Duration{20.0, Duration::Unit::steps};
     }
     for (int seed = 0; seed < options_.seeds; ++seed) waiting_.push_back(dense_trial(seed));
   }

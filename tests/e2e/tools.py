@@ -84,6 +84,15 @@ class Tools(HostTest):
                          {name: tensor.tobytes() for name, tensor in trained.items()})
         self.assertEqual(report["facts"]["numbers"], sum(tensor.size for tensor in trained.values()))
 
+    def test_a_run_is_trained_where_a_tool_has_looked_at_it_before(self):
+        self.write("run.toml", SMALL)
+        self.host("export", "run.toml", "--weights", "initial")
+        self.train(SMALL)
+        self.assertTrue((self.folder / "runs/small/tools/export/weights.safetensors").exists())
+        self.write("runs/other/tools/mine.txt", "mine")
+        self.write("runs/other/notes.txt", "mine")
+        self.assertIn("is not empty and holds no run", self.host("train", "run.toml", "--set", "run.name=other", code=2).stderr)
+
     def test_torch_reads_them_too(self):
         self.trained()
         report = self.report("export", "run.toml", "--to", "torch")
