@@ -12,9 +12,9 @@
 #include <trainyard/manifest.hpp>
 #include <trainyard/scorer.hpp>
 
+#include "../../transform/filters/cut.hpp"
 #include "layers.hpp"
 #include "passes.hpp"
-#include "transform/filters/cut.hpp"
 
 namespace pruning {
 

@@ -7,7 +7,7 @@
 #include <trainyard/network.hpp>
 #include <trainyard/scorer.hpp>
 
-#include "transform/filters/channels.hpp"
+#include "../../transform/filters/channels.hpp"
 
 namespace pruning {
 

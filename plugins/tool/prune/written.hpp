@@ -8,7 +8,7 @@
 #include <trainyard/named_tensor.hpp>
 #include <trainyard/value.hpp>
 
-#include "transform/filters/kept_file.hpp"
+#include "../../transform/filters/kept_file.hpp"
 
 namespace pruning {
 

@@ -23,7 +23,7 @@ struct ScoredLayer {
   std::int64_t groups = 1;  ///< outputs lie group after group, and so do inputs
 };
 
-/// What a layer saw in a pass over some samples of the set.
+/// Holds what a layer saw in a pass over some samples of the set.
 struct LayerPass {
   at::Tensor inputs;  ///< [samples, inputs of all groups, taps, positions]: what weights were multiplied with
   at::Tensor gradient;  ///< of the loss by the weight; those of all passes add up to that of the whole set
