@@ -15,7 +15,7 @@ TEST_CASE("model show prints layers, shapes, costs and dropout sites", "[model_s
   GraphBuilder b(schema, 0);
   const ValueId x = b.relu(b.linear(b.flatten(b.input()), "fc1", 128));
   const GraphNetwork network(b.finish(b.linear(b.dropout(x, "fc1.dropout"), "fc2", 10)));
-  const std::string text = train::show(*network.graph(), network.dropout_places());
+  const std::string text = train::show(*network.graph(), network.dropout_places(), {});
   CHECK(text ==
         "layer        operator  output              parameters  multiply-adds\n"
         "image        input     [batch, 1, 28, 28]\n"

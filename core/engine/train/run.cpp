@@ -301,8 +301,10 @@ std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count)
   // It uses a loader of its own, independent of the run's place in the data.
   const Split split = Opening(live_, live_.config, live_.layer).split(std::string(name), /*whole=*/true);
   split.loader->seek(0, 0);
+  // All there are of the training split, which goes on epoch after epoch, are those of one.
+  std::int64_t steps = count == INT64_MAX && name == "train" ? split.loader->steps_per_epoch() : INT64_MAX;
   std::vector<Batch> batches;
-  while (std::ssize(batches) < count) {
+  while (std::ssize(batches) < count && steps-- > 0) {
     std::optional<data::StepData> step = split.loader->next();
     if (!step) break;
     for (Batch& batch : step->batches) {

@@ -93,7 +93,8 @@ void Predict::describe(Manifest<Options>& m) {
   m.option("batch_size", &Options::batch_size, "samples of new data at a time").range(1, 1 << 20);
   m.option("split", &Options::split, "of the run's data, where no new data is given: val, test or train");
   m.option("batches", &Options::batches,
-           "of a split, how many, from the first on; 0: all. They are held in memory")
+           "of a split, how many, from the first on; 0: all, of training data those of an epoch. They "
+           "are held in memory")
       .min(0);
   m.option("inputs", &Options::inputs, "whether the inputs of a split are written, too, into .safetensors");
   m.option("generate", &Options::generate, "tokens of text to make, by a run of tokens; 0: none").min(0);
