@@ -70,11 +70,18 @@ class Cascade(HostTest):
             self.assertRegex(said, rf"(?s)prune potential.*\| {method} \| {sum(potentials) / 2:.4f}[^|]*\| {min(potentials):.4f} \|")
 
     def test_one_shot_prunes_the_dense_network_each_time(self):
-        self.study("--set", "study.mode=oneshot", "--set", "study.seeds=1", "--set", 'study.retrain=["optimizer.lr=1e-12"]')
+        once = ("--set", "study.mode=oneshot", "--set", "study.seeds=1", "--set", 'study.retrain=["optimizer.lr=1e-12"]')
+        self.study(*once)
         dense = self.weights("dense/0")
-        for ratio in (.4, .7):
-            for each, values in self.weights(f"wt/{ratio}/0").items():
+        before = {ratio: self.weights(f"wt/{ratio}/0") for ratio in (.4, .7)}
+        for weights in before.values():
+            for each, values in weights.items():
                 numpy.testing.assert_allclose(values[values != 0], dense[each][values != 0], atol=1e-6)
+        # Trials of another scorer are others, whatever they are called.
+        self.study(*once, "--set", 'study.methods=[{ name = "wt", scorer = "{ type = \\"random\\" }" }]')
+        for ratio, weights in before.items():
+            self.assertTrue(any(((values != 0) != (weights[each] != 0)).any() for each, values in self.weights(f"wt/{ratio}/0").items()))
+        self.assertEqual(self.weights("dense/0")["fc1.weight"].tobytes(), dense["fc1.weight"].tobytes())
 
     def test_a_study_that_is_killed_ends_as_one_that_is_not(self):
         self.study()
@@ -102,7 +109,7 @@ class Cascade(HostTest):
                               ('study.methods=[{ name = "dense", scorer = "x" }]', 'called "dense"')):
             self.assertIn(words, self.host("study", "tiny.toml", "--set", change, code=2).stderr)
         said = self.host("study", "tiny.toml", "--out", "out", "--set", 'study.methods=[{ name = "wt", scorer = "{ type = \\"nobody\\" }" }]').stderr
-        self.assertRegex(said, r'trial "wt/0.4/0" failed: .*nobody')
+        self.assertRegex(said, r'trial "wt/0.4/0" to 2ep failed: .*no scorer plugin is called "nobody"')
 
 
 if __name__ == "__main__":

@@ -381,6 +381,7 @@ class Kinds(unittest.TestCase):
         "runfile/swap.cpp": {"schedule"},            # its curve can be carried over
         "runfile/watched_metrics.cpp": {"metric"},   # whose names may be watched
         "rundir/manifest.cpp": {"model"},            # the owner of a state
+        "rundir/run_directory.cpp": {"tools"},       # what they leave in the folder of a run that was not trained yet
         "rundir/quarantine.cpp": {"metric"},         # others may decide by its values
     }
 

@@ -819,6 +819,20 @@ TEST_CASE("flaml refuses what has no end, learners of one name, or fewer samples
   CHECK_THROWS_WITH(study("flaml", twice + "trials = 1\n"), Catch::Contains("two are called \"near\""));
 }
 
+TEST_CASE("the potential of a cascade is the largest ratio without loss, whatever a smaller one lost",
+          "[study]") {
+  // Errors .08 of the parent and .079, .082, .086, .084, .10 at these ratios: .8 where .005 more are no loss.
+  const std::unique_ptr<Study> cascade =
+      study("cascade", "ratios = [0.2, 0.4, 0.6, 0.8, 0.9]\nseeds = 1\ndelta = 0.005\n");
+  const std::map<std::string, double> right = {{"dense/0", .92},          {"magnitude/0.2/0", .921},
+                                               {"magnitude/0.4/0", .918}, {"magnitude/0.6/0", .914},
+                                               {"magnitude/0.8/0", .916}, {"magnitude/0.9/0", .90}};
+  const std::vector<std::string> calls =
+      play(*cascade, 2, 1, [&](const StudyTrial& trial) { return right.at(trial.name); });
+  REQUIRE(calls.size() == 2 * right.size());
+  CHECK(cascade->result().tables[1].rows[0][1].value == Approx(.8));
+}
+
 TEST_CASE("a picture of a logarithm without a finite value has axes all the same", "[study]") {
   const ResultPlot plot{.title = "lr",
                         .x_label = "lr",
