@@ -73,12 +73,6 @@ struct StudyTrial {
   std::string name;
   std::string run;               ///< run file, absolute
   std::vector<std::string> set;  ///< changes of it, as after --set, later ones over earlier ones
-  /// Commands that run first, one after the other, each its words without `trainyard`: {"prune", "{runs}/0001",
-  /// "--out", "{runs}/0002.pruned"}. In them and in `start` "{runs}" stands for the folder of the trials' runs. A
-  /// trial that goes on from a checkpoint is past them. One that fails is the trial's failure.
-  std::vector<std::vector<std::string>> before;
-  /// Weights that the run begins with, as run.resume with run.load = "weights"; empty: the model's own.
-  std::string start;
   /// Replaces trainer.max_duration of the run file. What is a share of it ("5%" of warm-up, a schedule
   /// without `schedule.budget`) moves with it: a trial that is to go on says schedule.budget in `set`.
   std::optional<Duration> until;
@@ -86,6 +80,12 @@ struct StudyTrial {
   std::vector<std::pair<std::string, std::string>> labels;
   /// Say where its learning curve is drawn: those of one series as their mean, in the picture of the panel.
   std::string panel, series;
+  /// Commands that run first, one after the other, each its words without `trainyard`: {"prune", "{runs}/0001",
+  /// "--out", "{runs}/0002.pruned"}. In them and in `start` "{runs}" stands for the folder of the trials' runs. A
+  /// trial that goes on from a checkpoint is past them. One that fails is the trial's failure.
+  std::vector<std::vector<std::string>> before = {};
+  /// Weights that the run begins with, as run.resume with run.load = "weights"; empty: the model's own.
+  std::string start = {};
 };
 
 /// The outcome of a trial.
