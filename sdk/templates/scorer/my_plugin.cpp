@@ -1,3 +1,5 @@
+#include <ATen/ops/square.h>
+
 #include <trainyard/scorer.hpp>
 
 using namespace trainyard;
@@ -12,7 +14,7 @@ class MyPlugin final : public Scorer {
   explicit MyPlugin(const Options&) {}
   Of of() const override { return Of::weights; }
   at::Tensor scores(const ScoredLayer& layer, const at::Tensor&, const RandomStream&) const override {
-    return layer.weight * layer.weight;
+    return layer.weight.square();
   }
 };
 TRAINYARD_PLUGIN(MyPlugin)
