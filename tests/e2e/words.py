@@ -11,7 +11,7 @@ WRONG = "zzz"
 
 
 # Where a part of other plugins stands.
-PARTS = {"codec": '[checkpoint]\ntype = "full"\ncodec = {}\n'}
+PARTS = {"codec": '[checkpoint]\ntype = "full"\ncodec = {}\n', "scorer": '[[tools]]\ntype = "prune"\nscorer = {}\n'}
 
 
 class Words(HostTest):
