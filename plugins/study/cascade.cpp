@@ -7,7 +7,7 @@
 
 #include <trainyard/study.hpp>
 
-#include "knob.hpp"
+#include "space.hpp"
 #include "statistics.hpp"
 
 enum class CascadeMode : std::uint8_t { cascade, oneshot };
