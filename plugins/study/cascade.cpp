@@ -69,7 +69,14 @@ class Cascade final : public trainyard::Study {
   }
   explicit Cascade(const Options& options) : options_(options) {}
 
-  void open(const Resolve&) override {
+  void open(const Resolve& resolve) override {
+    const trainyard::Table run = resolve(dense_trial(0));
+    if (const trainyard::Value* const own = run.find("transforms");
+        own != nullptr && !own->as<trainyard::Array>().empty())
+      throw ConfigError(
+          "the run has [[transforms]], and pruned networks train with one of the study's in their place: "
+          "leave "
+          "them out");
     if (options_.methods.empty()) options_.methods = {{"magnitude", "{ type = \"magnitude\" }", ""}};
     double before = 0.0;
     for (const double ratio : options_.ratios) {

@@ -108,6 +108,9 @@ class Cascade(HostTest):
         for change, words in (("study.ratios=[0.5, 0.4]", "0.4 follows 0.5"), ("study.ratios=[]", "ratios is empty"), ("study.ratios=[1.0]", "between 0 and 1"),
                               ('study.methods=[{ name = "dense", scorer = "x" }]', 'called "dense"')):
             self.assertIn(words, self.host("study", "tiny.toml", "--set", change, code=2).stderr)
+        self.write("small.toml", RUN + '[[transforms]]\ntype = "prune"\n')
+        self.assertIn("the run has [[transforms]]", self.host("study", "tiny.toml", code=2).stderr)
+        self.write("small.toml", RUN)
         said = self.host("study", "tiny.toml", "--out", "out", "--set", 'study.methods=[{ name = "wt", scorer = "{ type = \\"nobody\\" }" }]').stderr
         self.assertRegex(said, r'trial "wt/0.4/0" to 2ep failed: .*no scorer plugin is called "nobody"')
 
