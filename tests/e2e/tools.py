@@ -93,6 +93,12 @@ class Tools(HostTest):
         self.write("runs/other/notes.txt", "mine")
         self.assertIn("is not empty and holds no run", self.host("train", "run.toml", "--set", "run.name=other", code=2).stderr)
 
+    def test_predictions_of_training_data_are_those_of_an_epoch(self):
+        self.train(SMALL)
+        self.host("predict", "runs/small", "--split", "train", "--out", "said.csv", timeout=30)
+        lines = (self.folder / "said.csv").read_text().splitlines()[1:]
+        self.assertEqual(sorted(int(line.split(",")[0]) for line in lines), list(range(1, 65)))
+
     def test_torch_reads_them_too(self):
         self.trained()
         report = self.report("export", "run.toml", "--to", "torch")
