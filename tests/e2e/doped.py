@@ -112,6 +112,31 @@ class Doped(KilledTest):
                     for name, values in self.weights().items():
                         numpy.testing.assert_allclose(values, expected[name], atol=2e-4, err_msg=name)
 
+    def test_pruning_goes_and_comes_back_in_a_live_run(self):
+        """`none` has the same parameters: what was zero trains again, and is taken away anew."""
+        text = LONG.replace('interval = "7ba"', 'interval = "1ba"\nkeep_last = 100')
+        back = planned(22, "transforms.prune", "prune", 0, ratio=0.5)
+        self.train(text + PRUNED + planned(15, "transforms.prune", "none", 0) + back, "--overwrite")
+        zeros = []
+        for step in (15, 16, 22, 23, 30):
+            tensors = load_file(next((self.folder / "runs/small/checkpoints").glob(f"*{step:08}*/model.safetensors")))
+            zeros.append(1 - nonzeros(tensors, "fc1.weight", "fc2.weight") / sum(tensors[name].size for name in ("fc1.weight", "fc2.weight")))
+        self.assertGreater(zeros[0], .6)
+        self.assertLess(zeros[1], .05)
+        self.assertLess(zeros[2], .05)
+        self.assertAlmostEqual(zeros[3], .5, delta=.01)
+        self.assertAlmostEqual(zeros[4], .5, delta=.01)
+
+    def test_a_live_run_is_not_made_dense_or_doped(self):
+        """The parameters are others, and the optimizer's state is by parameter."""
+        for text, type_, name in ((LONG + DOPED, "none", "fc1.weight"), (LONG + '[[transforms]]\ntype = "none"\n', "doped", "fc1.weight.kron.left")):
+            with self.subTest(type_):
+                was = "doped" if type_ == "none" else "none"
+                options = {} if type_ == "none" else {"target_cf": 2.5, "layers": ["fc1"]}
+                said = self.train(text + planned(9, f"transforms.{was}", type_, 0, **options), "--overwrite", code=2)["error"]
+                self.assertIn(name, said)
+                self.assertIn("step 9", said)
+
     def test_silent_rows_are_of_steps_alone(self):
         """What is evaluated, predicted and saved has none, though the hook acts to the end."""
         text = LONG + DOPED + CO_MATRIX.replace("co_matrix\"", 'co_matrix"\nuntil = "100%"')
