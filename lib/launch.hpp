@@ -17,16 +17,16 @@ inline std::string replaced(std::string text, const std::string& old, const std:
 }
 
 /// Returns a word as a shell reads it.
-inline std::string quoted(const std::string& word) {
+inline std::string shell_word(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
 }
 
 /// Returns words as a shell reads them, apart by blanks.
-inline std::string quoted_words(const std::vector<std::string>& words) {
+inline std::string shell_words(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
 }
 
@@ -34,15 +34,15 @@ inline std::string quoted_words(const std::vector<std::string>& words) {
 /// environment would hand on whose child the command is.
 inline std::string launch_script(const std::vector<std::string>& command) {
   std::string text =
-      "unset TRAINYARD_SUPERVISOR\ncd " + quoted(std::filesystem::current_path()) + " || exit 1\n";
+      "unset TRAINYARD_SUPERVISOR\ncd " + shell_word(std::filesystem::current_path()) + " || exit 1\n";
   if (const char* const data = std::getenv("TRAINYARD_DATA"))
-    text += "export TRAINYARD_DATA=" + quoted(data) + "\n";
-  return text + "exec " + quoted_words(command) + "\n";
+    text += "export TRAINYARD_DATA=" + shell_word(data) + "\n";
+  return text + "exec " + shell_words(command) + "\n";
 }
 
 /// Returns the words that start a script by a launcher.
 inline std::vector<std::string> launch_words(const std::string& launch, const std::string& script) {
-  return {"/bin/sh", "-c", replaced(launch, "{command}", "sh " + quoted(script))};
+  return {"/bin/sh", "-c", replaced(launch, "{command}", "sh " + shell_word(script))};
 }
 
 }  // namespace trainyard::lib

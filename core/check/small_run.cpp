@@ -5,13 +5,10 @@
 
 #include "core/plugins/kinds.hpp"
 #include "core/runfile/print.hpp"
+#include "lib/escapes.hpp"
 
 namespace trainyard::check {
 namespace {
-
-std::string quoted(const std::string& text) {
-  return config::toml_text(Value(text));
-}
 
 /// The table of a kind; `list` says that it is one of several.
 struct Slot {
@@ -127,13 +124,13 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
     case OptionType::duration: return bracketed({"\"1ep\""});
     case OptionType::string: {
       std::vector<std::string> texts;
-      for (const std::string& choice : option.choices) texts.push_back(quoted(choice));
+      for (const std::string& choice : option.choices) texts.push_back(lib::toml_string(choice));
       if (option.metric || option.name == "metric")
         texts = {"\"val/loss\""};
       else if (texts.empty() && !option.file)
         texts = {"\"*\"", "\".*\""};  // a pattern of names, or an expression
       if (option.file)
-        for (const std::string& file : materials.files) texts.push_back(quoted(file));
+        for (const std::string& file : materials.files) texts.push_back(lib::toml_string(file));
       return bracketed(texts);
     }
     case OptionType::table: {
@@ -142,7 +139,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
         for (const plugins::PluginFile& file : materials.registry->files())
           if (file.manifest.kind == option.plugins && file.manifest.hooks.empty())
             for (const std::string& filling : as_part(file.manifest.options, host, materials))
-              texts.push_back("{ type = " + quoted(file.manifest.name) + filling + " }");
+              texts.push_back("{ type = " + lib::toml_string(file.manifest.name) + filling + " }");
         return bracketed(texts);
       }
       // Layers of a network are the most likely; otherwise the required fields are filled.
@@ -201,7 +198,7 @@ std::string SmallRun::text() const {
     data.erase(at, 16);
   if (kind == "dataset") data = "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n";
   const Slot place = slot(kind);
-  const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
+  const std::string own = "type = " + lib::toml_string(plugin.manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
   if (kind == "rule") {  // applies it at every step

@@ -1,7 +1,6 @@
 #include "core/cli/child.hpp"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "lib/words.hpp"
+#include "lib/spawn.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -45,25 +44,17 @@ int HeldSignals::next(std::optional<std::chrono::milliseconds> limit) const {
 pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, const std::vector<int>& keeps,
             const std::string& output) {
   setenv(parent_variable, std::to_string(getpid()).c_str(), 1);
-  const std::vector<char*> arguments = lib::argv_of(words);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setsigmask(&attributes, &signals.before());
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawn_file_actions_t streams;
-  posix_spawn_file_actions_init(&streams);
+  lib::Spawn spawn;
+  spawn.own_group();
+  spawn.block(signals.before());
   if (!output.empty()) {
-    posix_spawn_file_actions_addopen(&streams, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&streams, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                     0644);
-    posix_spawn_file_actions_adddup2(&streams, STDOUT_FILENO, STDERR_FILENO);
+    spawn.input();
+    spawn.output(STDOUT_FILENO, output);
+    spawn.output(STDERR_FILENO, STDOUT_FILENO);
   }
   for (const int file : keeps) fcntl(file, F_SETFD, 0);
   pid_t child = 0;
-  const int error = posix_spawn(&child, arguments[0], &streams, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&streams);
+  const int error = spawn.start(child, words);
   for (const int file : keeps) fcntl(file, F_SETFD, FD_CLOEXEC);
   if (error != 0)
     throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));

@@ -1,6 +1,5 @@
 #include "core/programs/captured.hpp"
 
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "lib/words.hpp"
+#include "lib/spawn.hpp"
 
 namespace trainyard::cli {
 
@@ -19,15 +18,11 @@ Captured captured(const std::vector<std::string>& words) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ExitCode::internal, std::string("cannot make a pipe: ") + std::strerror(errno));
-  const std::vector<char*> arguments = lib::argv_of(words);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
+  lib::Spawn spawn;
+  spawn.input();
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) spawn.output(stream, ends[1]);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, arguments[0], &files, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
+  const int error = spawn.start(child, words);
   ::close(ends[1]);
   Captured result;
   if (error == 0) {

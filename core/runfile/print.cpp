@@ -5,36 +5,11 @@
 #include <map>
 #include <utility>
 
+#include "lib/escapes.hpp"
 #include "lib/printed.hpp"
 
 namespace trainyard::config {
 namespace {
-
-bool bare(const std::string& key) {
-  return !key.empty() && std::all_of(key.begin(), key.end(),
-                                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    constexpr std::string_view escaped = "\"\\\b\t\n\f\r", letters = "\"\\btnfr";
-    if (const std::size_t at = escaped.find(c); at != std::string_view::npos) {
-      out += '\\';
-      out += letters[at];
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      constexpr char digits[] = "0123456789ABCDEF";
-      out += std::string("\\u00") + digits[c >> 4] + digits[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-std::string key_text(const std::string& key) {
-  return bare(key) ? key : quoted(key);
-}
 
 /// Prints text with "${" escaped, which would be read as the start of a reference.
 std::string escaped_text(const Value& value) {
@@ -59,7 +34,7 @@ class TomlWriter {
     for (const auto& [key, value] : table.entries())
       if (!value.get_if<Table>() && !table_list(value)) line(key, value);
     for (const auto& [key, value] : table.entries()) {
-      const std::string here = path.empty() ? key_text(key) : path + "." + key_text(key);
+      const std::string here = path.empty() ? lib::toml_key(key) : path + "." + lib::toml_key(key);
       if (const auto* inner = value.get_if<Table>()) {
         header("[" + here + "]");
         this->table(*inner, here);
@@ -78,7 +53,7 @@ class TomlWriter {
   void header(const std::string& name) { text += (text.empty() ? "" : "\n") + name + "\n"; }
 
   void line(const std::string& key, const Value& value) {
-    text += key_text(key) + " = " + escaped_text(value);
+    text += lib::toml_key(key) + " = " + escaped_text(value);
     if (origins_)
       text += value.origin.line > 0 ? "  # " + *value.origin.file + ":" + std::to_string(value.origin.line)
                                     : "  # default";
@@ -92,7 +67,7 @@ void flatten(const Value& value, const std::string& path,
              std::vector<std::pair<std::string, std::string>>& out) {
   const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
   if (const auto* table = value.get_if<Table>()) {
-    for (const auto& [key, inner] : table->entries()) flatten(inner, below(key_text(key)), out);
+    for (const auto& [key, inner] : table->entries()) flatten(inner, below(lib::toml_key(key)), out);
   } else if (table_list(value)) {
     const Array& array = value.as<Array>();
     for (std::size_t i = 0; i < array.size(); ++i) flatten(array[i], below(std::to_string(i)), out);
@@ -107,14 +82,14 @@ std::string toml_text(const Value& value) {
   if (const auto* v = value.get_if<bool>()) return *v ? "true" : "false";
   if (const auto* v = value.get_if<std::int64_t>()) return std::to_string(*v);
   if (const auto* v = value.get_if<double>()) return std::isnan(*v) ? "nan" : lib::float_text(*v);
-  if (const auto* v = value.get_if<std::string>()) return quoted(*v);
+  if (const auto* v = value.get_if<std::string>()) return lib::toml_string(*v);
   std::string out;
   if (const auto* array = value.get_if<Array>()) {
     for (const Value& element : *array) out += (out.empty() ? "" : ", ") + toml_text(element);
     return "[" + out + "]";
   }
   for (const auto& [key, inner] : value.as<Table>().entries())
-    out += (out.empty() ? "" : ", ") + key_text(key) + " = " + toml_text(inner);
+    out += (out.empty() ? "" : ", ") + lib::toml_key(key) + " = " + toml_text(inner);
   return out.empty() ? "{}" : "{ " + out + " }";
 }
 

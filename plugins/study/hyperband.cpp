@@ -7,6 +7,7 @@
 // in it: the run goes on with those that are left (executor.only), from its checkpoint.
 #include <trainyard/study.hpp>
 
+#include "lib/escapes.hpp"
 #include "rungs.hpp"
 
 class Hyperband final : public studies::Rungs {
@@ -132,23 +133,13 @@ class Hyperband final : public studies::Rungs {
 
   std::string group(std::size_t number) const override { return std::to_string(bracket_of(number).s); }
 
-  /// As a string of TOML.
-  static std::string quoted(const std::string& text) {
-    std::string result = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\') result += '\\';
-      result += c;
-    }
-    return result + "\"";
-  }
-
   /// What the run file of a run of several has in place of an executor.
   std::string executor_of(const Numbers& members, const Numbers& run) const {
     std::string all, only;
     for (std::size_t member = 0; member < members.size(); ++member) {
       std::string set;
       for (const std::string& change : studies::changes(point(members[member])))
-        set += (set.empty() ? "" : ", ") + quoted(change);
+        set += (set.empty() ? "" : ", ") + trainyard::lib::toml_string(change);
       all += (all.empty() ? "{ set = [" : ", { set = [") + set + "] }";
       if (std::ranges::find(run, members[member]) != run.end())
         only += (only.empty() ? "" : ", ") + std::to_string(member);

@@ -301,7 +301,7 @@ share=$(basename "$2" .sh)
 echo >> "times-$share"
 case $share-$(wc -l < "times-$share") in
   1-1) echo "no machine is free" >&2; exit 255 ;;
-  2-1) "$@" & until ls shared.csv.parts/*.safetensors > /dev/null 2>&1; do sleep 0.01; done; kill -9 $!; exit 137 ;;
+  2-1) "$@" & until ls shared.csv.parts/*.safetensors > /dev/null 2>&1; do sleep 0.01; done; kill -9 $! 2> /dev/null; exit 137 ;;
   3-*) cd / && mkdir -p "$HOME" && exec sh -c "$(sed "s/^cd .*//" "$2")" ;;
 esac
 exec "$@"

@@ -216,6 +216,8 @@ class Commands(HostTest):
             self.assertAlmostEqual(rate["lr"], 0.01 * expected, places=15)
         drawn = self.host("schedule", "plot", "run.toml", *change, "--svg", "lr.svg").stdout
         self.assertIn("learning rate: from 0", drawn)
+        lines = drawn.splitlines()[2:]  # behind the title and the sentence
+        self.assertEqual((len(lines), len(lines[-1].rstrip())), (16, 100))  # with the numbers of the steps below
         points = xml.etree.ElementTree.parse(self.folder / "lr.svg").getroot().find(".//{*}polyline").get("points").split()
         self.assertEqual(len(points), 8)
         self.assertEqual(points[2].split(",")[1], "40.00")  # the highest

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/cli/run_state.hpp"
 #include "core/programs/curve.hpp"
 #include "core/programs/time_text.hpp"
 #include "core/report/bands.hpp"
@@ -111,6 +112,17 @@ TEST_CASE("monitor: several curves in one drawing, told apart by letters", "[mon
   CHECK(lines[6].find('a') != std::string::npos);
   CHECK(std::count(lines[6].begin(), lines[6].end(), 'a') >= 5);
   CHECK(cli::draw(std::vector<cli::Drawn>{}, 60, 8, true).empty());
+}
+
+TEST_CASE("monitor: the time that is left has two parts", "[monitor]") {
+  CHECK(cli::span_text(-5.0) == "0:00");
+  CHECK(cli::span_text(0.2) == "0:01");
+  CHECK(cli::span_text(59.2) == "1:00");
+  CHECK(cli::span_text(3599.5) == "1:00:00");
+  CHECK(cli::span_text(90061.0) == "25:01:01");
+  CHECK(cli::span_text(172799.0) == "47:59:59");
+  CHECK(cli::span_text(200000.0) == "2d 7h");
+  CHECK(cli::span_text(1e30) == "11574074d 1h");
 }
 
 TEST_CASE("monitor: where the time goes, by plugin and by phase", "[monitor]") {

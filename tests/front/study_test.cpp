@@ -843,6 +843,39 @@ TEST_CASE("a picture of a logarithm without a finite value has axes all the same
   CHECK_THAT(cli::svg("all diverged", {plot}), Catch::EndsWith("</svg>\n"));
 }
 
+TEST_CASE("learning curves are means of seeds at the steps that all have, with twice their standard error",
+          "[study]") {
+  const test::Folder folder;
+  const auto line = [](int step, double value) {
+    return "{\"step\": " + std::to_string(step) + ", \"values\": {\"val/loss\": " + std::to_string(value) +
+           "}}\n";
+  };
+  const auto trial = [](const std::string& name, const std::string& series) {
+    StudyTrial made;
+    made.name = name;
+    made.panel = "val/loss";
+    made.series = series;
+    return made;
+  };
+  folder.write("a/metrics.jsonl", line(1, 5.0) + line(2, 3.0) + line(3, 1.0));
+  folder.write("b/metrics.jsonl", line(1, 7.0) + line(3, 2.0));
+  folder.write("c/metrics.jsonl", line(1, 4.0) + line(2, 4.5));
+  const std::vector<cli::Finished> trials = {{trial("a", "sgd"), {}, folder / "a"},
+                                             {trial("b", "sgd"), {}, folder / "b"},
+                                             {trial("c", "adam"), {}, folder / "c"}};
+  const std::vector<ResultPlot> plots = cli::learning_curves(trials, "val/loss", {{"", trial("c", "adam")}});
+  REQUIRE(plots.size() == 1);
+  CHECK(plots[0].title == "val/loss while it was trained");
+  REQUIRE(plots[0].series.size() == 2);
+  CHECK(plots[0].series[0].name == "adam");  // the best comes first
+  CHECK(plots[0].series[0].bold);
+  const std::vector<ResultPlot::Point>& points = plots[0].series[1].points;
+  REQUIRE(points.size() == 2);
+  CHECK((points[0].x == 1.0 && points[0].y == 6.0 && points[1].x == 3.0 && points[1].y == 1.5));
+  CHECK(points[0].half == Approx(2.0));  // of 5 and 7: deviation sqrt 2, by sqrt 2
+  CHECK(points[1].half == Approx(1.0));
+}
+
 TEST_CASE("a ledger gives back what was written, less a line that a kill cut short", "[study]") {
   const test::Folder folder;
   const std::string path = folder / "ledger.jsonl";

@@ -539,6 +539,20 @@ TEST_CASE("pipelined: what is saved in flight goes on to the same bits") {
     }
 }
 
+TEST_CASE("pipelined: what is in flight goes into a pipeline of as many stages alone") {
+  const Chain chain(4), other(4);
+  Squares judge;
+  Pipeline before = chain.pipeline(with(Mitigation::none, true), judge);
+  Pipeline fewer = other.pipeline(with(Mitigation::none, true), judge, 1, 2);
+  State empty, state;
+  StateWriter nothing(empty), writer(state);
+  before.save(nothing);
+  CHECK_NOTHROW(fewer.load(StateReader(empty)));
+  before.feed(samples(0, 9));
+  before.save(writer);
+  CHECK_THROWS_WITH(fewer.load(StateReader(state)), Contains("of 4 stages, and this one has 2"));
+}
+
 TEST_CASE("pipelined: what is in flight keeps its strides, from which sums take their order") {
   BatchSchema schema;
   schema.inputs = {{.name = "x", .shape = {2, 3}}};

@@ -71,9 +71,9 @@ std::vector<std::string> command(const StudyTrial& trial, const RunFileOptions& 
   if (trial.before.empty()) return words;
   std::string line;
   for (const std::vector<std::string>& each : trial.before)
-    line += lib::quoted(program) + " " + lib::quoted_words(each) + " " + lib::quoted_words(folders) +
+    line += lib::shell_word(program) + " " + lib::shell_words(each) + " " + lib::shell_words(folders) +
             " >/dev/null && ";
-  return {"/bin/sh", "-c", line + "exec " + lib::quoted_words(words)};
+  return {"/bin/sh", "-c", line + "exec " + lib::shell_words(words)};
 }
 
 double seconds_of(const timeval& time) {

@@ -196,13 +196,20 @@ TreesNetwork::Rows TreesNetwork::rows_of(const Batch& batch) const {
 
 /// Has the rows of a batch in the matrix: the one that is there, where they are the same.
 void TreesNetwork::keep(const Batch& batch) {
+  const std::uint32_t version = batch.input()._version();
+  if (compared_.input.is_same(batch.input()) && compared_.version == version &&
+      compared_.indices == batch.indices)
+    return;
+  compared_ = {};
   Rows rows = rows_of(batch);
   rows_.order = rows.order;
-  if (matrix_ && same_bits(rows_.values, rows.values)) return;
-  require_finite(rows.values);
-  rows_.values = rows.values.is_alias_of(batch.input()) ? rows.values.clone() : rows.values;
-  matrix_.emplace(rows_.values, at::get_num_threads());
-  ++matrices_made_;
+  if (!matrix_ || !same_bits(rows_.values, rows.values)) {
+    require_finite(rows.values);
+    rows_.values = rows.values.is_alias_of(batch.input()) ? rows.values.clone() : rows.values;
+    matrix_.emplace(rows_.values, at::get_num_threads());
+    ++matrices_made_;
+  }
+  compared_ = {batch.input(), version, batch.indices};
 }
 
 at::Tensor TreesNetwork::margins(const Batch& batch) {
@@ -261,6 +268,7 @@ void TreesNetwork::grow(const Batch& batch, const at::Tensor& gradient, const at
   booster_->grow(*matrix_, sampled(gradient), sampled(hessian));
   ++rounds_;
   has_grown_ = true;
+  compared_ = {};  // the loader may use its memory for the next batch
 }
 
 }  // namespace trees

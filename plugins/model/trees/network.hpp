@@ -82,6 +82,13 @@ class TreesNetwork final : public trainyard::Network, public trainyard::Grows {
   mutable std::int64_t rounds_ = 0;
   mutable int threads_ = 0;
 
+  /// What the matrix was last compared with, which a round asks twice for: rows are many.
+  struct Compared {
+    at::Tensor input;
+    std::uint32_t version = 0;
+    std::vector<std::int64_t> indices;
+  };
+  Compared compared_;
   Rows rows_;
   std::optional<Matrix> matrix_;
   std::int64_t matrices_made_ = 0;

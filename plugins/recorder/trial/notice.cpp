@@ -4,10 +4,10 @@
 #include <csignal>
 #include <cstring>
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "lib/spawn.hpp"
 
 namespace trial {
 
@@ -21,25 +21,11 @@ void Notices::send(const Firing& firing) {
     if (name != "RULE" && name != "MESSAGE" && name != "STEP" && name != "RUN") environment.push_back(*each);
   }
   environment.push_back(nullptr);
-  std::string shell = "sh", flag = "-c", command = firing.notify;
-  char* const words[] = {shell.data(), flag.data(), command.data(), nullptr};
-
-  // The training's own handlers and blocked signals are not the command's.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  trainyard::lib::Spawn spawn;
+  spawn.usual_signals();
+  spawn.input();
   pid_t process = 0;
-  const int error = posix_spawn(&process, "/bin/sh", &files, &attributes, words, environment.data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
+  const int error = spawn.start(process, {"/bin/sh", "-c", firing.notify}, environment.data());
   if (error == 0)
     running_.push_back({process, firing.notify});
   else

@@ -11,6 +11,7 @@
 
 #include <trainyard/value.hpp>
 
+#include "lib/escapes.hpp"
 #include "lib/printed.hpp"
 
 namespace studies {
@@ -23,15 +24,15 @@ inline std::string toml(const trainyard::Value& value) {
     for (const auto& each : all) line += (line.empty() ? "" : ", ") + text(each);
     return line;
   };
-  const auto entry = [](const Table::Entry& each) { return each.key + " = " + toml(each.value); };
+  const auto entry = [](const Table::Entry& each) {
+    return trainyard::lib::toml_key(each.key) + " = " + toml(each.value);
+  };
   if (const auto* const truth = value.get_if<bool>()) return *truth ? "true" : "false";
   if (const auto* const whole = value.get_if<std::int64_t>()) return std::to_string(*whole);
   if (const auto* const real = value.get_if<double>()) return trainyard::lib::float_text(*real);
   if (const auto* const all = value.get_if<Array>()) return "[" + joined(*all, toml) + "]";
   if (const auto* const table = value.get_if<Table>()) return "{ " + joined(table->entries(), entry) + " }";
-  std::string text = "\"";
-  for (const char c : value.as<std::string>()) text.append(c == '"' || c == '\\' ? "\\" : "").append(1, c);
-  return text + "\"";
+  return trainyard::lib::toml_string(value.as<std::string>());
 }
 
 /// Keys of [data] that say in what order and by how many samples are read, and not what a network sees of one.

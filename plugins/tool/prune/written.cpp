@@ -7,6 +7,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/formats/safetensors.hpp>
 
+#include "lib/escapes.hpp"
 #include "lib/new_file.hpp"
 
 namespace pruning {
@@ -26,13 +27,6 @@ std::string free_id(const Table& run) {
   return id;
 }
 
-std::string in_quotes(const std::string& text) {
-  std::string made = "\"";
-  for (const char each : text)
-    made += each == '"' || each == '\\' ? std::string{'\\', each} : std::string{each};
-  return made + '"';
-}
-
 }  // namespace
 
 std::vector<std::string> write(const std::string& folder, const std::vector<NamedTensor>& weights,
@@ -45,13 +39,14 @@ std::vector<std::string> write(const std::string& folder, const std::vector<Name
   };
   std::vector<std::string> files = {place("model.safetensors"), place("run.toml")};
   write_safetensors(files[0], weights);
-  std::string text = "# Trains pruned weights on: trainyard train run.toml " + in_quotes(files[1]) +
-                     " --set run.name=NAME\nschema = 1\n\n[run]\nresume = " + in_quotes(files[0]) +
+  std::string text = "# Trains pruned weights on: trainyard train run.toml " + lib::toml_string(files[1]) +
+                     " --set run.name=NAME\nschema = 1\n\n[run]\nresume = " + lib::toml_string(files[0]) +
                      "\nload = \"weights\"\n\n[[transforms]]\n";
   if (kept) {
     files.push_back(place("kept.json"));
     filters::write_kept(files[2], *kept);
-    text += "type = \"filters\"\nid = " + in_quotes(free_id(run)) + "\nkept = " + in_quotes(files[2]) + "\n";
+    text += "type = \"filters\"\nid = " + lib::toml_string(free_id(run)) +
+            "\nkept = " + lib::toml_string(files[2]) + "\n";
   } else {
     text += "type = \"prune\"  # takes no more away; what is zero stays zero\nratio = 0.0\nzeros = \"all\"\n";
   }

@@ -1,7 +1,5 @@
 #include "launches.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 
 #include "lib/launch.hpp"
 #include "lib/read_file.hpp"
+#include "lib/spawn.hpp"
 #include "lib/words.hpp"
 
 namespace screen {
@@ -24,33 +23,6 @@ namespace {
 
 namespace lib = trainyard::lib;
 using Clock = std::chrono::steady_clock;
-
-/// Starts a program in a process group of its own, with what it says of errors in a file. Returns its number, or 0 and why
-/// not.
-std::pair<pid_t, std::string> spawned(const std::vector<std::string>& words, const std::string& errors) {
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  pid_t process = 0;
-  const std::vector<char*> arguments = lib::argv_of(words);
-  const int error = posix_spawn(&process, arguments[0], &files, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) return {0, std::strerror(error)};
-  return {process, ""};
-}
 
 /// Returns how a process ended: "exit code 255", with what it printed.
 std::string end_text(int status, const std::string& log) {
@@ -102,11 +74,16 @@ void Launches::start(Launch& launch) {
   file << lib::launch_script(command);
   file.close();
   if (!file) throw trainyard::DataError(script + ": cannot be written");
-  const auto [process, failure] =
-      spawned(lib::launch_words(lib::replaced(plan_.launch, "{number}", number), script), log_of(launch));
-  if (process == 0)
-    throw trainyard::Error(trainyard::ExitCode::internal, "/bin/sh cannot be started: " + failure);
-  launch.process = process;
+  lib::Spawn spawn;
+  spawn.own_group();
+  spawn.usual_signals();
+  spawn.input();
+  spawn.output(STDOUT_FILENO, "/dev/null");
+  spawn.output(STDERR_FILENO, log_of(launch));
+  if (const int error = spawn.start(
+          launch.process, lib::launch_words(lib::replaced(plan_.launch, "{number}", number), script)))
+    throw trainyard::Error(trainyard::ExitCode::internal,
+                           std::string("/bin/sh cannot be started: ") + std::strerror(error));
 }
 
 void Launches::hear(Launch& launch, int status) {

@@ -4,6 +4,7 @@
 
 #include <trainyard/error.hpp>
 
+#include "lib/escapes.hpp"
 #include "lib/printed.hpp"
 
 namespace screen {
@@ -42,7 +43,7 @@ std::string text_of(const trainyard::Value& value) {
   if (const auto* held = value.get_if<bool>()) return *held ? "true" : "false";
   if (const auto* held = value.get_if<std::int64_t>()) return std::to_string(*held);
   if (const auto* held = value.get_if<double>()) return trainyard::lib::shortest(*held);
-  if (const auto* held = value.get_if<std::string>()) return '"' + *held + '"';
+  if (const auto* held = value.get_if<std::string>()) return trainyard::lib::toml_string(*held);
   std::string text;
   if (const auto* held = value.get_if<trainyard::Array>()) {
     for (const trainyard::Value& each : *held) text += (text.empty() ? "" : ", ") + text_of(each);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "lib/escapes.hpp"
 #include "lib/printed.hpp"
 
 namespace srifty {
@@ -31,11 +32,6 @@ double value_of(const Candidate& each, Objective objective) {
     case Objective::min_cost_time: return each.cost * each.seconds;
   }
   return 0.0;
-}
-
-/// A cell of a CSV file: reasons have commas.
-std::string quoted(const std::string& text) {
-  return '"' + text + '"';
 }
 
 double hourly_price(const Candidate& each) {
@@ -93,11 +89,12 @@ std::string log_text(const Plan& plan, const Catalogue& catalogue) {
     const Candidate& each = plan.candidates[i];
     const Machine& facts = catalogue.machines[each.groups.front().machine];
     const std::string reason = each.usable() ? each.over : each.unusable;
-    text += quoted(cluster_text(each, catalogue)) +
+    text += trainyard::lib::csv_field(cluster_text(each, catalogue)) +
             printed(",%d,%d,%g,%.9g,%.9g,%.6g,%.9g,%.9g,%.9g,%d,%d,", each.ranks, each.micros,
                     each.bucket / mebibyte, each.p50, each.p90, each.overhead, each.throughput, each.seconds,
                     each.cost, each.pareto ? 1 : 0, plan.chosen == i ? 1 : 0) +
-            quoted(reason) + "," + facts.as_of + "," + quoted(facts.source) + "\n";
+            trainyard::lib::csv_field(reason) + "," + facts.as_of + "," +
+            trainyard::lib::csv_field(facts.source) + "\n";
   }
   return text;
 }
