@@ -739,6 +739,13 @@ class Files(OnnxTest):
             proto.graph.node[1].CopyFrom(helper.make_node(op, ["h"], ["r"], name="middle", **attributes))
             return proto
 
+        def headless(op, *others):
+            proto = small_net()
+            proto.graph.initializer.append(numpy_helper.from_array(np.array([1, 16]), "wanted"))
+            proto.graph.node[1].CopyFrom(helper.make_node(op, ["", *others], ["q"], name="middle"))
+            proto.graph.node.insert(2, helper.make_node("Add", ["h", "q"], ["r"], name="sum"))
+            return proto
+
         def outputs():
             proto = small_net()
             proto.graph.output.append(value("r", None))
@@ -776,7 +783,9 @@ class Files(OnnxTest):
                 (outputs(), 2, 'has 2 outputs ("y", "r"): name one by option output'), (domain, 2, 'is of the domain "com.microsoft"'),
                 (order, 2, 'node "a" (Gemm): reads "r", which no node before it'), (narrow, 2, 'node "b" (Gemm): bias b.bias [4]'),
                 (small_net(opset=5), 2, "is of opset 5, needs one of 6 to 23"), (small_net(opset=24), 2, "is of opset 24"),
-                (inputs, 2, 'has 2 inputs ("x", "z"), the data gives 1')):
+                (inputs, 2, 'has 2 inputs ("x", "z"), the data gives 1'),
+                *((headless(op, *others), 2, f'node "middle" ({op}): lacks an input') for op, *others in
+                  (("Shape",), ("Reshape", "wanted"), ("Expand", "wanted"), ("Softmax",), ("PRelu", "wanted")))):
             with self.subTest(words):
                 self.assertIn(words, self.trained(proto, code))
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "core/check/report.hpp"
+#include "core/check/small_run.hpp"
 #include "core/check/values.hpp"
 
 namespace plugins_check_tests {
@@ -53,6 +54,16 @@ TEST_CASE("an option is tried at its bounds and beyond") {
   }
   CHECK(taken == 2);
   CHECK(refused > 5);
+}
+
+TEST_CASE("a dataset that makes large samples up makes small ones") {
+  const plugins::PluginFile tokens =
+      plugins::read(std::string(TRAINYARD_PLUGIN_DIR) + "/dataset/libtokens.so").front();
+  std::string reasons;
+  const std::optional<SmallRun> run = find_run(
+      tokens, {.files = {"tokens.bin"}}, [](const SmallRun&) { return ""; }, reasons);
+  REQUIRE(run);
+  CHECK_THAT(run->options, Contains("vocabulary = 32\n") && !Contains("seq_len"));
 }
 
 TEST_CASE("a test is meant by its name, or its group") {

@@ -58,7 +58,11 @@ class Import {
   ValueId input(std::size_t index) const;
   std::vector<ValueId> all_inputs() const;
   const std::vector<std::int64_t>& shape(ValueId id) const { return value(id).shape; }
-  const GraphValue& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  /// Fails where the node has no such input.
+  const GraphValue& value(ValueId id) const {
+    require(id != no_value, "lacks an input");
+    return graph_.values[static_cast<std::size_t>(id)];
+  }
   /// The tensor of a value that is not computed; fails where it is.
   const at::Tensor& constant(ValueId id) const;
   /// The same as integers, perhaps with batch symbols.

@@ -91,7 +91,6 @@ void constant_of_shape(Import& at) {
 /// Its dimensions are known, but for the batch: a symbol stands for that.
 void shape(Import& at) {
   const ValueId x = at.input(0);
-  at.require(x != no_value, "has no input");
   const Integers& dims = at.shape(x);
   const auto rank = static_cast<std::int64_t>(dims.size());
   const auto place = [&](std::int64_t index) {
@@ -206,7 +205,6 @@ Integers reshape_dims(Import& at, ValueId x, Integers wanted) {
 
 void reshape(Import& at) {
   const ValueId x = at.input(0);
-  at.require(x != no_value, "has no input");
   const Integers wanted = at.has("shape") ? at.integer_list("shape") : at.integers(at.input(1));
   at.emit("Reshape", {x, at.hold(reshape_dims(at, x, wanted))}, at.attributes({"shape", "consumed_inputs"}));
 }
@@ -214,7 +212,6 @@ void reshape(Import& at) {
 /// The batch stays as it is under a 1.
 void expand(Import& at) {
   const ValueId x = at.input(0);
-  at.require(x != no_value, "has no input");
   const Integers& from = at.shape(x);
   Integers wanted = at.integers(at.input(1));
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -230,7 +227,6 @@ void expand(Import& at) {
 /// Until opset 12 it was over all dimensions from `axis`, 1 if not said, on.
 void softmax(Import& at) {
   const ValueId x = at.input(0);
-  at.require(x != no_value, "has no input");
   const auto rank = static_cast<std::int64_t>(at.shape(x).size());
   const std::int64_t axis = at.integer("axis", at.opset() < 13 ? 1 : -1);
   at.require(axis >= -rank && axis < rank, "attribute `axis` = " + std::to_string(axis) + " is outside of " +
