@@ -46,6 +46,21 @@ Bytes bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
+/// Returns a number as a float of 16, 32 or 64 bits; halves too small for a normal one are zero.
+inline std::uint64_t float_bits(Element element, float number) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &number, 4);
+  if (element == Element::float32) return bits;
+  if (element == Element::bfloat16) return bits >> 16;
+  if (element == Element::float16)
+    return (bits >> 16 & 0x8000) |
+           (std::fabs(number) < 0x1p-14f ? 0 : ((bits & 0x7fffffff) - (112U << 23)) >> 13);
+  const double wide = static_cast<double>(number) * 1.1;  // so that its last bits are some
+  std::uint64_t all = 0;
+  std::memcpy(&all, &wide, 8);
+  return all;
+}
+
 /// Numbers of one of several kinds: narrow, wide, sparse, constant, of extremes, of widths that change.
 inline Bytes tensor(Element element, std::size_t count, Random& random) {
   const unsigned kind = random() % 7;
@@ -66,13 +81,8 @@ inline Bytes tensor(Element element, std::size_t count, Random& random) {
   std::normal_distribution<float> normal(0.0f, 0.05f);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t value = static_cast<std::uint64_t>(draw(i));
-    const bool floats = element == Element::float32 || element == Element::bfloat16;
-    if (floats && kind != 1) {
-      const float number = kind == 2 && value == 0 ? 0.0f : kind == 3 ? -0.0f : normal(random);
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &number, 4);
-      value = element == Element::float32 ? bits : bits >> 16;
-    }
+    if (element >= Element::float32 && kind != 1)
+      value = float_bits(element, kind == 2 && value == 0 ? 0.0f : kind == 3 ? -0.0f : normal(random));
     std::memcpy(bytes.data() + i * width, &value, width);
   }
   return bytes;

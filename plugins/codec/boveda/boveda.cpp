@@ -92,7 +92,7 @@ class Boveda final : public Codec {
 
   std::size_t bound(const TensorForm&, std::size_t size) const override {
     std::size_t most = boveda::bound(as_it_is(), size);
-    for (const Element element : {Element::int8, Element::int16, Element::float32})
+    for (const Element element : {Element::int8, Element::int16, Element::float32, Element::float64})
       for (const Recipe& each : recipes(element, true)) most = std::max(most, boveda::bound(each, size));
     return most;
   }
@@ -125,7 +125,9 @@ class Boveda final : public Codec {
   static Element element_of(std::string_view dtype) {
     if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return Element::int8;
     if (dtype == "I16" || dtype == "U16") return Element::int16;
+    if (dtype == "F16") return Element::float16;
     if (dtype == "F32") return Element::float32;
+    if (dtype == "F64") return Element::float64;
     return dtype == "BF16" ? Element::bfloat16 : Element::bytes;
   }
 
