@@ -54,6 +54,30 @@ class ByteStates(HostTest):
                 self.assertRegex(self.host("ckpt", "inspect", run).stdout, r"exp_avg/\S+ +I8 \[96, 96\]")
         self.assertLess(sizes["adamw8"], 0.4 * sizes["adamw"])
 
+    def test_a_run_goes_on_to_the_bit(self):
+        for name, options in (("adamw8", "lr = 0.003"), ("sgd8", "lr = 0.05")):
+            optimizer = f'type = "{name}"\n{options}'
+            whole = self.train(f"{name}-whole", optimizer)
+            text = with_optimizer(f"{name}-part", optimizer)
+            self.write("part.toml", text.replace("120ba", "50ba"))
+            self.host("train", "part.toml")
+            self.write("part.toml", text.replace("seed = 3", 'seed = 3\nresume = "must"'))
+            self.host("train", "part.toml")
+            digests = [json.loads((run / "result.json").read_text())["digest"] for run in (whole, self.folder / f"runs/{name}-part")]
+            self.assertEqual(*digests)
+
+    def test_other_executors_types_and_ranks_end_where_it_does(self):
+        optimizer = 'type = "adamw8"\nlr = 0.003'
+        expected = self.loss(self.train("eager", optimizer))
+        compiled = self.loss(self.train("compiled", optimizer, '[executor]\ntype = "compiled"\n'))
+        self.write("doubles.toml", with_optimizer("doubles", optimizer).replace("[trainer]", '[trainer]\nprecision = "fp64"'))
+        self.host("train", "doubles.toml")
+        for found in (compiled, self.loss(self.folder / "runs/doubles")):
+            self.assertLess(abs(found - expected), 0.02 * expected)
+        several = self.train("ranks", optimizer, "", "--ranks", "2")
+        self.assertIn("whole", self.host("ckpt", "verify", several).stdout)
+        self.assertLess(abs(self.loss(several) - expected), 0.3 * expected)
+
     def test_what_it_is_not_for_is_refused_by_name(self):
         self.write("run.toml", with_optimizer("run", 'type = "adamw8"\nlr = 0.003', '[executor]\ntype = "pipelined"\n'))
         said = self.host("train", "run.toml", code=2).stderr
