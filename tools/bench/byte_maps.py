@@ -2,10 +2,13 @@
 """What the 8-bit codes of AdamW's averages cost on scikit-learn-like digits (data/optdigits), by map and by size of a block: the paper's
 dynamic map, a linear one, and the dynamic one in which small squares become zero. In PyTorch, which shares no code with the plugins.
 
-Run with a Python that has torch and NumPy: tools/bench/byte_maps.py [SEEDS]"""
+Run with a Python that has torch and NumPy: tools/bench/byte_maps.py [SEEDS]
+With the optimizer.safetensors of a checkpoint of adamw: by how much its next steps are off where its averages go through 8 bits."""
 import gzip
+import json
 import math
 import pathlib
+import struct
 import sys
 
 import numpy as np
@@ -72,13 +75,38 @@ def train(seed, name, block, lift):
     return float((output.argmax(1) == y_test).float().mean()), float(loss_of(output, y_test)), worst
 
 
+WAYS = [(name, block, lift) for name in ("dynamic", "linear") for block in (256, 2048, 0) for lift in (True, False)]
+
+
+def label(name, lift):
+    return (name or "32 bits") + (", only zero becomes zero" if lift else "")
+
+
+def errors(path):
+    data = pathlib.Path(path).read_bytes()
+    length, = struct.unpack_from("<Q", data)
+    tensors = {name: torch.frombuffer(bytearray(data[8 + length:][slice(*entry["data_offsets"])]), dtype=torch.float32)
+               for name, entry in json.loads(data[8:8 + length]).items() if entry.get("dtype") == "F32"}
+    names = [name.partition("exp_avg/")[2] for name in tensors if "exp_avg/" in name and tensors[name].numel() >= 4096]
+    print(f"{'map':34} {'block':>6} {'  '.join(names)}   |step in 8 bits - step| / |step|")
+    for name, block, lift in WAYS:
+        found = []
+        for parameter in names:
+            m, v = (next(each for full, each in tensors.items() if full.endswith(kind + parameter)) for kind in ("exp_avg/", "exp_avg_sq/"))
+            step = m / (v.sqrt() + 1e-8)
+            other = rounded(m, MAPS[name][0], block, False) / (rounded(v, MAPS[name][1], block, lift).sqrt() + 1e-8)
+            found.append(float((other - step).norm() / step.norm()))
+        print(f"{label(name, lift):34} {block or 'all':>6} {'  '.join(f'{each:10.4f}' for each in found)}")
+
+
 def main():
+    if len(sys.argv) > 1 and not sys.argv[1].isdigit():
+        return errors(sys.argv[1])
     seeds = range(1, 1 + int(sys.argv[1] if len(sys.argv) > 1 else 5))
-    print(f"{'map':28} {'block':>6} {'accuracy':>9} {'loss':>8} {'worst loss after step 100':>26}   mean of {len(seeds)} seeds")
-    for name, block, lift in ((None, 0, False), ("dynamic", 256, True), ("dynamic", 256, False), ("dynamic", 2048, True), ("dynamic", 0, True),
-                              ("linear", 256, True), ("linear", 256, False)):
+    print(f"{'map':34} {'block':>6} {'accuracy':>9} {'loss':>8} {'worst loss after step 100':>26}   mean of {len(seeds)} seeds")
+    for name, block, lift in [(None, 0, False), *WAYS]:
         found = np.array([train(seed, name, block, lift) for seed in seeds]).mean(0)
-        print(f"{(name or '32 bits') + (', only zero becomes zero' if lift else ''):28} {block or '-':>6} {found[0]:9.4f} {found[1]:8.4f} {found[2]:26.3f}", flush=True)
+        print(f"{label(name, lift):34} {block or 'all':>6} {found[0]:9.4f} {found[1]:8.4f} {found[2]:26.3f}", flush=True)
 
 
 if __name__ == "__main__":
