@@ -54,7 +54,7 @@ const Kernels& readers_for(Isa isa, const Recipe& recipe) {
 /// Returns what is wrong with a recipe; null if nothing is.
 const char* fault_of(const Recipe& recipe) {
   const auto& [element, map, layout, zero, group, block] = recipe;
-  if (element > Element::bfloat16) return "its element is none that is known";
+  if (element > Element::float64) return "its element is none that is known";
   if (map > Map::zigzag || layout > Layout::lane || zero > Zero::bitmap)
     return "its map, layout or zero mode is none that is known";
   const bool fits = layout == Layout::stream
@@ -139,8 +139,14 @@ bool has_form(Isa isa) {
 }
 
 std::size_t element_bytes(Element element) {
-  if (element == Element::float32) return 4;
-  return element == Element::int16 || element == Element::bfloat16 ? 2 : 1;
+  switch (element) {
+    case Element::int16:
+    case Element::bfloat16:
+    case Element::float16: return 2;
+    case Element::float32: return 4;
+    case Element::float64: return 8;
+    default: return 1;
+  }
 }
 
 std::size_t bound(const Recipe& recipe, std::size_t size) {

@@ -15,7 +15,15 @@
 namespace trainyard::kernels::boveda {
 
 /// What the values are. Of `bytes`, every block is stored as it is.
-enum class Element : std::uint8_t { bytes = 0, int8 = 1, int16 = 2, float32 = 3, bfloat16 = 4 };
+enum class Element : std::uint8_t {
+  bytes = 0,
+  int8 = 1,
+  int16 = 2,
+  float32 = 3,
+  bfloat16 = 4,
+  float16 = 5,
+  float64 = 6
+};
 /// How an integer becomes a number that is small where the integer is near zero.
 enum class Map : std::uint8_t { identity = 0, zigzag = 1 };
 /// In which order the bits of a group lie.

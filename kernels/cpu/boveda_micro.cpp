@@ -43,7 +43,7 @@ unsigned ones(u64 bits) {
 }
 
 /// Returns a word whose low `n` bits are set; n is at most 64.
-u64 low_bits(unsigned n) {
+constexpr u64 low_bits(unsigned n) {
   return n >= 64 ? ~u64{0} : (u64{1} << n) - 1;
 }
 
@@ -716,77 +716,125 @@ bool unpack_integers(const Recipe& recipe, const u8* packed, std::size_t size, u
 
 // --- Blocks of floats: sign and mantissa as they are, exponents as what they lack to the largest of their group ----
 
-/// The bytes of a float beside its exponent.
-template <class T>
-constexpr std::size_t planes = sizeof(T) == 4 ? 3 : 1;
+/// The parts of a float: its exponent, which goes into a Small; the lowest bytes of its mantissa; and on top of them
+/// the rest of the mantissa below the sign.
+struct Float32 {
+  using Bits = u32;
+  using Small = u8;
+  static constexpr unsigned exponent = 8, low_bytes = 2, top = 8;
+};
+struct BFloat16 {
+  using Bits = u16;
+  using Small = u8;
+  static constexpr unsigned exponent = 8, low_bytes = 0, top = 8;
+};
+struct Float16 {
+  using Bits = u16;
+  using Small = u8;
+  static constexpr unsigned exponent = 5, low_bytes = 1, top = 3;
+};
+struct Float64 {
+  using Bits = u64;
+  using Small = u16;
+  static constexpr unsigned exponent = 11, low_bytes = 6, top = 5;
+};
 
-template <class T>
-constexpr unsigned mantissa = sizeof(T) == 4 ? 23 : 7;
+template <class Form>
+constexpr unsigned mantissa = 8 * Form::low_bytes + Form::top - 1;
 
-void exponents_to_small(u8* small, u8* largest, std::size_t groups, unsigned group, Zero zero) {
+/// Returns the bytes of all parts of `count` values but their exponents.
+template <class Form>
+std::size_t rest_size(std::size_t count) {
+  return Form::low_bytes * count + (Form::top * count + 7) / 8;
+}
+
+template <class Small>
+void exponents_to_small(Small* small, u8* largest, std::size_t groups, unsigned group, Zero zero) {
   for (std::size_t g = 0; g < groups; ++g, small += group) {
-    u8 most = 0;
+    Small most = 0;
     for (unsigned i = 0; i < group; ++i) most = small[i] > most ? small[i] : most;
-    largest[g] = most;
+    store(largest + g * sizeof(Small), most);
     if (zero == Zero::none) {
-      for (unsigned i = 0; i < group; ++i) small[i] = static_cast<u8>(most - small[i]);
+      for (unsigned i = 0; i < group; ++i) small[i] = static_cast<Small>(most - small[i]);
     } else {
       for (unsigned i = 0; i < group; ++i)
-        small[i] = small[i] == 0 ? u8{0} : static_cast<u8>(most + 1 - small[i]);
+        small[i] = small[i] == 0 ? Small{0} : static_cast<Small>(most + 1 - small[i]);
     }
   }
 }
 
-void small_to_exponents(u8* small, const u8* largest, std::size_t groups, unsigned group, Zero zero) {
+template <class Small>
+void small_to_exponents(Small* small, const u8* largest, std::size_t groups, unsigned group, Zero zero) {
   for (std::size_t g = 0; g < groups; ++g, small += group) {
-    const u8 most = largest[g];
+    const auto most = load<Small>(largest + g * sizeof(Small));
     if (zero == Zero::none) {
-      for (unsigned i = 0; i < group; ++i) small[i] = static_cast<u8>(most - small[i]);
+      for (unsigned i = 0; i < group; ++i) small[i] = static_cast<Small>(most - small[i]);
     } else {
       for (unsigned i = 0; i < group; ++i)
-        small[i] = small[i] == 0 ? u8{0} : static_cast<u8>(most + 1 - small[i]);
+        small[i] = small[i] == 0 ? Small{0} : static_cast<Small>(most + 1 - small[i]);
     }
   }
 }
 
-template <class T>
+template <class Form>
 std::size_t pack_floats(const Recipe& recipe, const u8* bytes, std::size_t count, u8* out) {
-  alignas(64) T values[most_block];
-  alignas(64) u8 small[most_block];
+  using Bits = typename Form::Bits;
+  using Small = typename Form::Small;
+  alignas(64) Bits values[most_block];
+  alignas(64) Small small[most_block];
   const std::size_t whole = rounded(count, recipe.group), groups = whole / recipe.group;
   u8* const begin = out;
-  __builtin_memcpy(values, bytes, count * sizeof(T));
+  __builtin_memcpy(values, bytes, count * sizeof(Bits));
   for (std::size_t i = count; i < whole; ++i) values[i] = values[count - 1];
-  for (std::size_t i = 0; i < whole; ++i) small[i] = static_cast<u8>(values[i] >> mantissa<T>);
+  constexpr auto exponents = static_cast<Small>(low_bits(Form::exponent));
+  for (std::size_t i = 0; i < whole; ++i)
+    small[i] = static_cast<Small>(static_cast<Small>(values[i] >> mantissa<Form>) & exponents);
   exponents_to_small(small, out, groups, recipe.group, recipe.zero);
-  out = pack_small(out + groups, recipe, small, whole);
-  // The last plane has the sign in place of the exponent's lowest bit.
-  for (std::size_t p = 0; p + 1 < planes<T>; ++p, out += count)
+  out = pack_small(out + groups * sizeof(Small), recipe, small, whole);
+  for (std::size_t p = 0; p < Form::low_bytes; ++p, out += count)
     for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<u8>(values[i] >> 8 * p);
-  constexpr unsigned down = mantissa<T> - 7;
+  // Of whole bytes they are written where they belong.
+  alignas(64) u8 tops[Form::top == 8 ? 1 : most_block + 8];
+  u8* const top = Form::top == 8 ? out : tops;
+  constexpr unsigned sign = 8 * sizeof(Bits) - Form::top;
   for (std::size_t i = 0; i < count; ++i)
-    out[i] = static_cast<u8>((values[i] >> down & 0x7f) | (values[i] >> (8 * sizeof(T) - 8) & 0x80));
-  return static_cast<std::size_t>(out + count - begin);
+    top[i] = static_cast<u8>((values[i] >> 8 * Form::low_bytes & low_bits(Form::top - 1)) |
+                             (values[i] >> sign & u64{1} << (Form::top - 1)));
+  if constexpr (Form::top == 8) return static_cast<std::size_t>(out + count - begin);
+  __builtin_memset(top + count, 0, 8);
+  return static_cast<std::size_t>(write_tags(out, top, count, Form::top) - begin);
 }
 
-template <class T>
+template <class Form>
 bool unpack_floats(const Recipe& recipe, const u8* packed, std::size_t size, u8* bytes, std::size_t count) {
-  alignas(64) T values[most_block];
-  alignas(64) u8 small[most_block];
+  using Bits = typename Form::Bits;
+  using Small = typename Form::Small;
+  alignas(64) Bits values[most_block];
+  alignas(64) Small small[most_block];
   const std::size_t whole = rounded(count, recipe.group), groups = whole / recipe.group;
-  if (size < groups + planes<T> * count) return false;
-  const u8* const raw = packed + size - planes<T> * count;
-  if (unpack_small(small, recipe, packed + groups, raw, whole) != raw) return false;
+  const std::size_t largest = groups * sizeof(Small), rest = rest_size<Form>(count);
+  if (size < largest + rest) return false;
+  const u8* const low = packed + size - rest;
+  if (unpack_small(small, recipe, packed + largest, low, whole) != low) return false;
   small_to_exponents(small, packed, groups, recipe.group, recipe.zero);
-  const u8* const top = raw + (planes<T> - 1) * count;
-  constexpr unsigned down = mantissa<T> - 7;
+  const u8* top = low + Form::low_bytes * count;
+  alignas(64) u8 tops[Form::top == 8 ? 1 : most_block + 8];
+  if constexpr (Form::top != 8) {
+    read_tags(tops, top, rest - Form::low_bytes * count, count, Form::top);
+    top = tops;
+  }
+  constexpr unsigned sign = 8 * sizeof(Bits) - Form::top;
   for (std::size_t i = 0; i < count; ++i) {
-    T value = static_cast<T>(static_cast<T>(top[i] & 0x80) << (8 * sizeof(T) - 8) |
-                             static_cast<T>(small[i]) << mantissa<T> | static_cast<T>(top[i] & 0x7f) << down);
-    if constexpr (sizeof(T) == 4) value |= static_cast<T>(raw[i] | raw[count + i] << 8);
+    const auto head = static_cast<Bits>(top[i]);
+    auto value =
+        static_cast<Bits>(static_cast<Bits>(small[i]) << mantissa<Form> |
+                          (head & static_cast<Bits>(low_bits(Form::top - 1))) << 8 * Form::low_bytes);
+    value |= static_cast<Bits>((head & Bits{1} << (Form::top - 1)) << sign);
+    for (std::size_t p = 0; p < Form::low_bytes; ++p)
+      value |= static_cast<Bits>(static_cast<Bits>(low[p * count + i]) << 8 * p);
     values[i] = value;
   }
-  __builtin_memcpy(bytes, values, count * sizeof(T));
+  __builtin_memcpy(bytes, values, count * sizeof(Bits));
   return true;
 }
 
@@ -795,8 +843,10 @@ std::size_t pack(const Recipe& recipe, const std::byte* values, std::size_t coun
   u8* const to = reinterpret_cast<u8*>(out);
   if (recipe.element == Element::int8) return pack_integers<u8>(recipe, in, count, to);
   if (recipe.element == Element::int16) return pack_integers<u16>(recipe, in, count, to);
-  if (recipe.element == Element::float32) return pack_floats<u32>(recipe, in, count, to);
-  return pack_floats<u16>(recipe, in, count, to);
+  if (recipe.element == Element::float32) return pack_floats<Float32>(recipe, in, count, to);
+  if (recipe.element == Element::float16) return pack_floats<Float16>(recipe, in, count, to);
+  if (recipe.element == Element::float64) return pack_floats<Float64>(recipe, in, count, to);
+  return pack_floats<BFloat16>(recipe, in, count, to);
 }
 
 bool unpack(const Recipe& recipe, const std::byte* packed, std::size_t size, std::byte* values,
@@ -805,8 +855,10 @@ bool unpack(const Recipe& recipe, const std::byte* packed, std::size_t size, std
   u8* const to = reinterpret_cast<u8*>(values);
   if (recipe.element == Element::int8) return unpack_integers<u8>(recipe, from, size, to, count);
   if (recipe.element == Element::int16) return unpack_integers<u16>(recipe, from, size, to, count);
-  if (recipe.element == Element::float32) return unpack_floats<u32>(recipe, from, size, to, count);
-  return unpack_floats<u16>(recipe, from, size, to, count);
+  if (recipe.element == Element::float32) return unpack_floats<Float32>(recipe, from, size, to, count);
+  if (recipe.element == Element::float16) return unpack_floats<Float16>(recipe, from, size, to, count);
+  if (recipe.element == Element::float64) return unpack_floats<Float64>(recipe, from, size, to, count);
+  return unpack_floats<BFloat16>(recipe, from, size, to, count);
 }
 
 std::uint64_t hash(const std::byte* bytes, std::size_t size, std::uint64_t seed) {

@@ -86,6 +86,19 @@ class Stored(HostTest):
                        (f"short-{kind}", whole.name)]
             self.assertEqual(*results)
 
+    def test_a_bandwidth_decides(self):
+        """No link is so fast, or so slow, that a measurement could err."""
+        plain = self.train("plain", 'codec = { type = "boveda" }')
+        slow = self.train("slow", 'codec = { type = "boveda", bandwidth = 1e-4 }')
+        fast = self.train("fast", 'codec = { type = "boveda", bandwidth = 1e4 }')
+        self.assertGreater(len(list(self.codes(plain))), 3)
+        self.assertEqual(list(self.codes(slow)), list(self.codes(plain)))
+        self.assertEqual(list(self.codes(fast)), [])
+        log = (slow / "run.log").read_text()
+        self.assertRegex(log, r"F32 is encoded at [\d.]+ and decoded at [\d.]+ GB/s here: at a bandwidth of 0.0001 GB/s it is packed where that saves 5.0 % or more")
+        self.assertIn("saves 100.0 % of it: never", (fast / "run.log").read_text())
+        self.assertNotIn("GB/s", (plain / "run.log").read_text())
+
     def test_damage_is_named(self):
         run = self.train("small", 'codec = { type = "boveda" }')
         entry, code = next(self.codes(run))

@@ -103,9 +103,11 @@ class RowwiseAdagrad:
 PLAIN = {"foreach": False, "fused": False}
 MAKERS = {
     "sgd": lambda params, **o: torch.optim.SGD(params, **o, **PLAIN),
+    "sgd8": lambda params, **o: torch.optim.SGD(params, **o, **PLAIN),  # parameters so small are not packed
     "adam": lambda params, **o: torch.optim.Adam(params, **o, **PLAIN),
     "lazy_adam": lambda params, exact=True, **o: torch.optim.Adam(params, **o, **PLAIN),  # of dense gradients
     "adamw": lambda params, **o: torch.optim.AdamW(params, **o, **PLAIN),
+    "adamw8": lambda params, **o: torch.optim.AdamW(params, **o, **PLAIN),  # neither
     "adagrad": lambda params, initial_accumulator=0.0, **o: torch.optim.Adagrad(
         params, initial_accumulator_value=initial_accumulator, **o, **PLAIN),
     "rmsprop": lambda params, **o: torch.optim.RMSprop(params, **o, foreach=False),
@@ -119,6 +121,7 @@ CASES = [
     ("sgd", {"lr": 0.1, "momentum": 0.9}, False),
     ("sgd", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.05}, True),
     ("sgd", {"lr": 0.1, "momentum": 0.8, "nesterov": True}, False),
+    ("sgd8", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.05}, True),
     ("adam", {"lr": 0.05}, False),
     ("adam", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4}, True),
     ("adam", {"lr": 0.05, "amsgrad": True, "betas": [0.5, 0.6]}, False),
@@ -127,6 +130,7 @@ CASES = [
     ("adamw", {"lr": 0.05, "weight_decay": 0.0}, False),
     ("adamw", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4}, True),
     ("adamw", {"lr": 0.05, "weight_decay": 0.1, "amsgrad": True, "betas": [0.5, 0.6]}, False),
+    ("adamw8", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4}, True),
     ("adagrad", {"lr": 0.1}, False),
     ("adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.05, "initial_accumulator": 0.2, "eps": 1e-3}, True),
     ("rmsprop", {"lr": 0.02}, False),

@@ -46,6 +46,21 @@ Bytes bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
+/// Returns a number as a float of 16, 32 or 64 bits; halves too small for a normal one are zero.
+inline std::uint64_t float_bits(Element element, double number) {
+  std::uint64_t wide = 0;
+  std::memcpy(&wide, &number, 8);
+  if (element == Element::float64) return wide;
+  const auto single = static_cast<float>(number);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &single, 4);
+  if (element == Element::float32) return bits;
+  if (element == Element::bfloat16) return bits >> 16;
+  const std::uint32_t magnitude =
+      std::fabs(number) < 0x1p-14 ? 0 : ((bits & 0x7fffffff) - (112U << 23)) >> 13;
+  return (bits >> 16 & 0x8000) | magnitude;
+}
+
 /// Numbers of one of several kinds: narrow, wide, sparse, constant, of extremes, of widths that change.
 inline Bytes tensor(Element element, std::size_t count, Random& random) {
   const unsigned kind = random() % 7;
@@ -63,16 +78,11 @@ inline Bytes tensor(Element element, std::size_t count, Random& random) {
       default: return noise >> (64 - 1 - i / 40 % 16);
     }
   };
-  std::normal_distribution<float> normal(0.0f, 0.05f);
+  std::normal_distribution<double> normal(0.0, 0.05);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t value = static_cast<std::uint64_t>(draw(i));
-    const bool floats = element == Element::float32 || element == Element::bfloat16;
-    if (floats && kind != 1) {
-      const float number = kind == 2 && value == 0 ? 0.0f : kind == 3 ? -0.0f : normal(random);
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &number, 4);
-      value = element == Element::float32 ? bits : bits >> 16;
-    }
+    if (element >= Element::float32 && kind != 1)
+      value = float_bits(element, kind == 2 && value == 0 ? 0.0 : kind == 3 ? -0.0 : normal(random));
     std::memcpy(bytes.data() + i * width, &value, width);
   }
   return bytes;

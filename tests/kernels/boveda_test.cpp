@@ -15,8 +15,8 @@ namespace {
 
 using namespace boveda_cases;
 
-constexpr Element elements[] = {Element::bytes, Element::int8, Element::int16, Element::float32,
-                                Element::bfloat16};
+constexpr Element elements[] = {Element::bytes,    Element::int8,    Element::int16,  Element::float32,
+                                Element::bfloat16, Element::float16, Element::float64};
 
 std::vector<Isa> forms() {
   std::vector<Isa> all = isas();
@@ -43,6 +43,17 @@ TEST_CASE("every integer of 8 and 16 bits comes back") {
   std::iota(shorts.begin(), shorts.end(), -32768);
   for (const Recipe& recipe : recipes(Element::int8)) round_trip(recipe, bytes_of(bytes));
   for (const Recipe& recipe : recipes(Element::int16)) round_trip(recipe, bytes_of(shorts));
+}
+
+TEST_CASE("every float of 16 bits comes back, with infinities and NaN, and doubles of every exponent") {
+  std::vector<std::uint16_t> halves(65536);
+  std::iota(halves.begin(), halves.end(), std::uint16_t{0});
+  Random random(8);
+  std::vector<std::uint64_t> doubles;
+  for (std::uint64_t top = 0; top < 4096; ++top) doubles.push_back(top << 52 | random() >> 12);
+  for (const Recipe& recipe : recipes(Element::float16)) round_trip(recipe, bytes_of(halves));
+  for (const Recipe& recipe : recipes(Element::bfloat16)) round_trip(recipe, bytes_of(halves));
+  for (const Recipe& recipe : recipes(Element::float64)) round_trip(recipe, bytes_of(doubles));
 }
 
 TEST_CASE("tensors of chance come back to the bit, with the same container on every instruction set") {

@@ -10,8 +10,8 @@ int main(int count, char** words) {
   if (count != 2) return 2;
   Random random(11);
   int number = 0;
-  for (const Element element :
-       {Element::bytes, Element::int8, Element::int16, Element::float32, Element::bfloat16})
+  for (const Element element : {Element::bytes, Element::int8, Element::int16, Element::float32,
+                                Element::bfloat16, Element::float16, Element::float64})
     for (const Recipe& recipe : recipes(element, 256))
       for (const std::size_t values : {std::size_t{0}, std::size_t{1}, std::size_t{700}}) {
         const Bytes bytes = tensor(element, values, random), code = encoded(recipe, bytes, fastest_isa());

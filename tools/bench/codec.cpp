@@ -1,6 +1,8 @@
 // The codec boveda beside memcpy, zstd and lz4, each on one core.
 //   trainyard bench codec speed   64 MiB of round(Laplace(b)), encoded and decoded, in one run
+//   trainyard bench codec floats  the same of normal numbers as F16, BF16, F32 and F64, in groups of each size
 //   trainyard bench codec gain    lengths beside a bitmap of zeros alone, and of noise
+//   trainyard bench codec link    whether boveda.bandwidth packs just what then arrives sooner
 //   trainyard bench codec lengths files of 16-bit values in TRAINYARD_CODEC_FILES: see fixed_point.py
 #include <lz4.h>
 #include <zstd.h>
@@ -14,6 +16,7 @@
 #include <stdexcept>
 
 #include "kernels/cpu/boveda.hpp"
+#include "plugins/codec/boveda/link.hpp"
 #include "tests/kernels/boveda_cases.hpp"
 #include "tools/bench/arguments.hpp"
 #include "tools/bench/contest.hpp"
@@ -104,34 +107,71 @@ Bytes data(double scale, bool quick) {
   return bytes_of(laplace(quick ? 1 << 20 : 64 << 20, scale, 1));
 }
 
+/// Prints how fast each way encodes and decodes; of the last two, the first is zstd.
+void race(std::vector<Way>& all, const Bytes& values, const std::string& what, int rounds) {
+  prepare(all, values);
+  Bytes back(values.size());
+  for (const bool encodes : {true, false}) {
+    std::vector<Contender> contenders;
+    for (Way& way : all)
+      contenders.push_back({way.name, [&way, &values, &back, encodes] {
+                              if (encodes)
+                                way.encode(values, way.code);
+                              else
+                                way.decode(std::span(way.code).first(way.length), back);
+                            }});
+    const std::vector<Times> times = contest(contenders, rounds);
+    std::printf("%s of %zu MiB of %s, one core, CPU time\n", encodes ? "Encoding" : "Decoding",
+                values.size() >> 20, what.c_str());
+    std::printf("  %-30s %8s %9s %13s %13s\n", "", "ratio", "GB/s", "x memcpy", "x zstd -1");
+    const std::size_t zstd = all.size() - 2;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const double seconds = percentile(times[i].cpu, 0.2);
+      std::printf("  %-30s %8.3f %9.2f %13.2f %13.2f\n", all[i].name.c_str(),
+                  static_cast<double>(values.size()) / static_cast<double>(all[i].length),
+                  static_cast<double>(values.size()) / seconds * 1e-9, 1.0 / ratio(times[i], times[0]),
+                  1.0 / ratio(times[i], times[zstd]));
+    }
+  }
+}
+
 void speed(bool quick) {
   for (const double scale : {2.0, 4.0}) {
-    const Bytes values = data(scale, quick);
     std::vector<Way> all = ways();
-    prepare(all, values);
-    Bytes back(values.size());
-    for (const bool encodes : {true, false}) {
-      std::vector<Contender> contenders;
-      for (Way& way : all)
-        contenders.push_back({way.name, [&way, &values, &back, encodes] {
-                                if (encodes)
-                                  way.encode(values, way.code);
-                                else
-                                  way.decode(std::span(way.code).first(way.length), back);
-                              }});
-      const std::vector<Times> times = contest(contenders, quick ? 1 : 12);
-      std::printf("%s of %zu MiB of round(Laplace(%g)), one core, CPU time\n",
-                  encodes ? "Encoding" : "Decoding", values.size() >> 20, scale);
-      std::printf("  %-30s %8s %9s %13s %13s\n", "", "ratio", "GB/s", "x memcpy", "x zstd -1");
-      const std::size_t zstd = all.size() - 2;
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const double seconds = percentile(times[i].cpu, 0.2);
-        std::printf("  %-30s %8.3f %9.2f %13.2f %13.2f\n", all[i].name.c_str(),
-                    static_cast<double>(values.size()) / static_cast<double>(all[i].length),
-                    static_cast<double>(values.size()) / seconds * 1e-9, 1.0 / ratio(times[i], times[0]),
-                    1.0 / ratio(times[i], times[zstd]));
-      }
-    }
+    char what[32];
+    std::snprintf(what, sizeof what, "round(Laplace(%g))", scale);
+    race(all, data(scale, quick), what, quick ? 1 : 12);
+  }
+}
+
+/// Returns normal numbers, as weights are.
+Bytes normal_floats(Element element, std::size_t count) {
+  const std::size_t width = boveda::element_bytes(element);
+  Random random(3);
+  std::normal_distribution<double> normal(0.0, 0.05);
+  Bytes values(count * width);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = float_bits(element, normal(random));
+    std::memcpy(values.data() + i * width, &bits, width);
+  }
+  return values;
+}
+
+/// Races through such numbers in each type of floats and in groups of each size.
+void floats(bool quick) {
+  const std::pair<const char*, Element> types[] = {{"F16", Element::float16},
+                                                   {"BF16", Element::bfloat16},
+                                                   {"F32", Element::float32},
+                                                   {"F64", Element::float64}};
+  for (const auto& [name, element] : types) {
+    const Bytes values = normal_floats(element, (quick ? 1 << 18 : 8 << 20) / boveda::element_bytes(element));
+    std::vector<Way> all = ways();
+    all.erase(all.begin() + 1, all.end() - 2);  // memcpy, zstd and lz4 stay
+    for (const std::uint16_t group : {8, 16, 32, 64, 256})
+      all.insert(all.end() - 2,
+                 packed("stream, " + std::to_string(group),
+                        {element, Map::identity, Layout::stream, Zero::none, group}, fastest_isa()));
+    race(all, values, std::string(name) + " of a normal distribution", quick ? 1 : 12);
   }
 }
 
@@ -162,6 +202,54 @@ void gain(bool quick) {
   const auto length = static_cast<double>(
       length_of({Element::int8, Map::zigzag, Layout::stream, Zero::none, 16}, bytes_of(noise)));
   std::printf("noise becomes %.3f %% longer\n", 100 * (length / static_cast<double>(values) - 1));
+}
+
+/// Holds what the codec decides against the time that encoding, a modelled link and decoding take.
+void link(bool quick) {
+  struct Case {
+    const char* name;
+    Element element;
+    Bytes values;
+  };
+  const std::size_t size = quick ? 1 << 20 : 32 << 20;
+  std::vector<std::uint64_t> noise(size / 8);
+  Random random(2);
+  for (std::uint64_t& each : noise) each = random();
+  const Case cases[] = {{"round(Laplace(1))", Element::int8, bytes_of(laplace(size, 1.0, 1))},
+                        {"round(Laplace(4))", Element::int8, bytes_of(laplace(size, 4.0, 1))},
+                        {"round(Laplace(16))", Element::int8, bytes_of(laplace(size, 16.0, 1))},
+                        {"normal F32", Element::float32, normal_floats(Element::float32, size / 4)},
+                        {"normal BF16", Element::bfloat16, normal_floats(Element::bfloat16, size / 2)},
+                        {"noise as I8", Element::int8, bytes_of(noise)},
+                        {"noise as F32", Element::float32, bytes_of(noise)}};
+  int right = 0, all = 0;
+  std::printf("  %-20s %6s %16s %9s %9s\n", "", "GB/s", "packed / raw", "decided", "right");
+  for (const Case& each : cases) {
+    const Recipe recipe{each.element, each.element == Element::int8 ? Map::zigzag : Map::identity,
+                        Layout::stream, Zero::none,
+                        static_cast<std::uint16_t>(each.element == Element::int8 ? 16 : 32)};
+    const boveda_codec::Speeds speeds = boveda_codec::speeds_of(recipe);
+    std::vector<Way> way{packed(each.name, recipe, fastest_isa())};
+    prepare(way, each.values);
+    Bytes back(each.values.size());
+    const auto contenders = {
+        Contender{"encode", [&] { way[0].encode(each.values, way[0].code); }},
+        Contender{"decode", [&] { way[0].decode(std::span(way[0].code).first(way[0].length), back); }}};
+    const std::vector<Times> times = contest(contenders, quick ? 3 : 12);
+    const double work = percentile(times[0].cpu, 0.2) + percentile(times[1].cpu, 0.2);
+    const auto raw = static_cast<double>(each.values.size()), code = static_cast<double>(way[0].length);
+    for (const double bandwidth : {0.5e9, 1.5e9, 10e9}) {
+      const double relative = (code / bandwidth + work) / (raw / bandwidth);
+      const bool packs = 1.0 - code / raw >= std::max(0.05, boveda_codec::least_gain(bandwidth, speeds));
+      // Without the work, or with a gain of less than min_gain, there is nothing to be had.
+      const bool is_right = packs == (relative < 1.0 && code < 0.95 * raw);
+      std::printf("  %-20s %6.1f %16.3f %9s %9s\n", each.name, 1e-9 * bandwidth, relative,
+                  packs ? "packed" : "raw", is_right ? "yes" : "NO");
+      right += is_right;
+      ++all;
+    }
+  }
+  std::printf("%d of %d are right\n", right, all);
 }
 
 void lengths() {
@@ -201,6 +289,8 @@ void lengths() {
 int main(int argc, char** argv) {
   const trainyard::bench::Arguments arguments(argc, argv);
   if (arguments.wants("gain")) trainyard::bench::gain(arguments.quick);
+  if (arguments.wants("floats")) trainyard::bench::floats(arguments.quick);
   if (arguments.wants("speed")) trainyard::bench::speed(arguments.quick);
+  if (arguments.wants("link")) trainyard::bench::link(arguments.quick);
   if (arguments.part == "lengths") trainyard::bench::lengths();
 }

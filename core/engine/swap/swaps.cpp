@@ -11,6 +11,7 @@
 #include <trainyard/graph/network.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/loss.hpp>
+#include <trainyard/mixins/plain_state.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/recorder.hpp>
 
@@ -60,16 +61,31 @@ State completed(State old, const State& fresh) {
   return old;
 }
 
-void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) {
+/// Returns the state in the form that plugins of other types, or with other options, can take over.
+State plain_state(ActivePlugin& plugin) {
+  const auto* const own_form = dynamic_cast<const PlainState*>(&plugin.as<Plugin>());
+  if (own_form == nullptr) return plugin.state();
+  State state{
+      .owner = plugin.slot().address(), .version = plugin.manifest().version, .scalars = {}, .tensors = {}};
+  StateWriter writer(state);
+  guarded(plugin.slot(), 0, [&] { own_form->save_plain(writer); });
+  return state;
+}
+
+void hand_over(ActivePlugin& from, ActivePlugin& to, config::Carry carry) {
   if (carry == config::Carry::fresh) return;
-  State state = from.state();
-  if (state.scalars.empty() && state.tensors.empty()) return;
   const bool same_type = from.slot().type == to.slot().type;
-  if (!same_type)
-    state = overlaid(to.state(), state);
-  else if (config::toml_file(from.slot().options) != config::toml_file(to.slot().options))
-    state = completed(std::move(state), to.state());
-  guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
+  const bool alike =
+      same_type && config::toml_file(from.slot().options) == config::toml_file(to.slot().options);
+  State state = alike ? from.state() : plain_state(from);
+  if (state.scalars.empty() && state.tensors.empty()) return;
+  if (!alike)
+    state = same_type ? completed(std::move(state), plain_state(to)) : overlaid(plain_state(to), state);
+  auto* const own_form = alike ? nullptr : dynamic_cast<PlainState*>(&to.as<Plugin>());
+  guarded(to.slot(), 0, [&] {
+    const StateReader reader(state);
+    own_form != nullptr ? own_form->load_plain(reader) : to.as<Plugin>().load(reader);
+  });
 }
 
 /// Returns the names of gradients that one compressor kept back and the next cannot hold; empty: none.

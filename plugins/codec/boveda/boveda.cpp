@@ -1,14 +1,20 @@
 // Packs tensors by group widths: see README.md.
 #include <algorithm>
+#include <cstdio>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <trainyard/codec.hpp>
 #include <trainyard/error.hpp>
+#include <trainyard/host.hpp>
 #include <trainyard/manifest.hpp>
 
 #include "kernels/cpu/boveda.hpp"
+
+#include "link.hpp"
 
 namespace boveda_codec {
 
@@ -52,13 +58,14 @@ class Boveda final : public Codec {
     Map map = Map::automatic;
     std::int64_t block = 4096;
     double min_gain = 0.05;
+    std::optional<double> bandwidth;
   };
   static void describe(Manifest<Options>& m) {
     m.name("boveda").version("1.0.0").summary(
         "Stores a small group of values with as many bits each as its largest one needs, without loss.");
     m.option("group", &Options::group,
              "values that share a width: 8, 16, 32, 64 or 256 in the layout stream, 16 or 32 in lane, 64 in "
-             "plane; 16 where it is not given, and 64 in plane")
+             "plane; where it is not given 16 of integers, 32 of floats, and 64 in plane")
         .range(8, 256);
     m.option("layout", &Options::layout,
              "order of the bits: values one after the other, bit planes, or 16 lanes; auto takes stream or "
@@ -77,6 +84,11 @@ class Boveda final : public Codec {
     m.option("min_gain", &Options::min_gain,
              "tensors of which packing saves a smaller share on a sample are stored as they are")
         .range(0.0, 1.0);
+    m.option(
+         "bandwidth", &Options::bandwidth,
+         "GB/s at which codes are written, or sent: tensors are packed where that takes less time in all, by "
+         "speeds that are measured, so that files of equal runs may differ")
+        .above(0.0);
   }
 
   explicit Boveda(const Options& options) : options_(options) {
@@ -92,7 +104,7 @@ class Boveda final : public Codec {
 
   std::size_t bound(const TensorForm&, std::size_t size) const override {
     std::size_t most = boveda::bound(as_it_is(), size);
-    for (const Element element : {Element::int8, Element::int16, Element::float32})
+    for (const Element element : {Element::int8, Element::int16, Element::float32, Element::float64})
       for (const Recipe& each : recipes(element, true)) most = std::max(most, boveda::bound(each, size));
     return most;
   }
@@ -125,7 +137,9 @@ class Boveda final : public Codec {
   static Element element_of(std::string_view dtype) {
     if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return Element::int8;
     if (dtype == "I16" || dtype == "U16") return Element::int16;
+    if (dtype == "F16") return Element::float16;
     if (dtype == "F32") return Element::float32;
+    if (dtype == "F64") return Element::float64;
     return dtype == "BF16" ? Element::bfloat16 : Element::bytes;
   }
 
@@ -146,7 +160,8 @@ class Boveda final : public Codec {
                                              : bitmap != (options_.zero == Zero::bitmap))
           continue;
         const bool chosen = options_.group && options_.layout != Layout::automatic;
-        const std::int64_t usual = layout == boveda::Layout::plane ? 64 : options_.group.value_or(16);
+        const std::int64_t usual =
+            layout == boveda::Layout::plane ? 64 : options_.group.value_or(integers ? 16 : 32);
         all.push_back({.element = element,
                        .map = integers && zigzag ? boveda::Map::zigzag : boveda::Map::identity,
                        .layout = layout,
@@ -180,11 +195,34 @@ class Boveda final : public Codec {
       least = length;
       best = each;
     }
-    const bool gains = static_cast<double>(least) <= (1.0 - options_.min_gain) * static_cast<double>(sampled);
+    const bool gains =
+        static_cast<double>(least) <= (1.0 - least_gain_of(best, form.dtype)) * static_cast<double>(sampled);
     return gains ? best : as_it_is();
   }
 
+  /// Measures each recipe once.
+  double least_gain_of(const Recipe& recipe, std::string_view dtype) const {
+    if (!options_.bandwidth) return options_.min_gain;
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find(gains_, recipe, &std::pair<Recipe, double>::first);
+    if (known != gains_.end()) return known->second;
+    const Speeds speeds = speeds_of(recipe);
+    const double gain = std::max(options_.min_gain, least_gain(1e9 * *options_.bandwidth, speeds));
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "%.*s is encoded at %.2f and decoded at %.2f GB/s here: at a bandwidth of %g GB/s it is packed where "
+        "that saves %.1f %% %s",
+        static_cast<int>(dtype.size()), dtype.data(), 1e-9 * speeds.encode, 1e-9 * speeds.decode,
+        *options_.bandwidth, 100 * std::min(gain, 1.0), gain < 1.0 ? "or more" : "of it: never");
+    host().log(LogLevel::info, text);
+    gains_.emplace_back(recipe, gain);
+    return gain;
+  }
+
   Options options_;
+  mutable std::mutex mutex_;                              ///< of the gains
+  mutable std::vector<std::pair<Recipe, double>> gains_;  ///< that recipes must have on this link
 };
 
 }  // namespace boveda_codec

@@ -57,28 +57,31 @@ def block_of(data, count, element, mapped, layout, bitmap, size):
         assert taken == len(data)
         plain = [(each >> 1 ^ -(each & 1)) % (1 << width) if mapped else each for each in small]
         return b"".join(each.to_bytes(element, "little") for each in plain)
+    exponent_bits, low_bytes, top_bits = {3: (8, 2, 8), 4: (8, 0, 8), 5: (5, 1, 3), 6: (11, 6, 5)}[element]
+    wide = 2 if element == 6 else 1
     groups = -(-count // size)
-    small, taken = groups_of(data[groups:], count, 8, layout, bitmap, size)
-    planes = 3 if element == 3 else 1
-    assert groups + taken + planes * count == len(data)
-    rest = data[groups + taken:]
+    small, taken = groups_of(data[wide * groups:], count, 8 * wide, layout, bitmap, size)
+    rest = data[wide * groups + taken:]
+    assert len(rest) == low_bytes * count + -(-top_bits * count // 8)
+    tops = Bits(rest[low_bytes * count:])
     found = b""
     for i, each in enumerate(small):
-        largest = data[i // size]
+        largest = int.from_bytes(data[i // size * wide:(i // size + 1) * wide], "little")
         exponent = largest - each if not bitmap else largest + 1 - each if each else 0
-        top = rest[(planes - 1) * count + i]
-        mantissa = top & 0x7f
-        for plane in reversed(range(planes - 1)):
+        top = tops.take(top_bits)
+        mantissa = top & (1 << top_bits - 1) - 1
+        for plane in reversed(range(low_bytes)):
             mantissa = mantissa << 8 | rest[plane * count + i]
-        bits = 23 if element == 3 else 7
-        found += ((top >> 7) << bits + 8 | exponent << bits | mantissa).to_bytes(4 if element == 3 else 2, "little")
+        bits = 8 * low_bytes + top_bits - 1
+        number = (top >> top_bits - 1) << bits + exponent_bits | exponent << bits | mantissa
+        found += number.to_bytes((bits + exponent_bits + 1) // 8, "little")
     return found
 
 
 def decode(data):
     magic, version, element, mapped, layout, bitmap, zero, size, block, count, length, _ = struct.unpack_from("<4s6BHIQQQ", data)
     assert (magic, version, zero, length) == (b"BVDA", 1, 0, len(data))
-    width = [1, 1, 2, 4, 2][element]
+    width = [1, 1, 2, 4, 2, 2, 8][element]
     blocks = -(-count // block)
     places = [struct.unpack_from("<QQ", data, 40 + 16 * i)[0] for i in range(blocks)]
     begins = [each & ~(1 << 63) for each in places] + [length]
