@@ -25,6 +25,18 @@ std::size_t index(std::int64_t number) {
   return static_cast<std::size_t>(number);
 }
 
+/// Memory that is written before it is read.
+class Room {
+ public:
+  explicit Room(std::size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+  std::span<std::byte> all() const { return {bytes_.get(), size_}; }
+  std::span<std::byte> first(std::size_t count) const { return all().first(count); }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_;
+};
+
 }  // namespace
 
 PackedTensor::PackedTensor(const at::Tensor& values, const Quantiser& quantiser, bool keeps_positive,
@@ -38,7 +50,7 @@ PackedTensor::PackedTensor(const at::Tensor& values, const Quantiser& quantiser,
   if (quantiser.scheme == Scheme::affine) zeros_.resize(index(blocks));
   const float* const from = floats.const_data_ptr<float>();
   at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::byte> scratch;
+    const Room codes(codec_ == nullptr ? 0 : index(size)), code(codec_ == nullptr ? 0 : bound());
     for (std::int64_t i = begin; i < end; ++i) {
       Piece& piece = pieces_[index(i)];
       piece.size = index(std::min(size, count_ - i * size));
@@ -47,9 +59,8 @@ PackedTensor::PackedTensor(const at::Tensor& values, const Quantiser& quantiser,
         encode(i, from, keeps_positive, {piece.bytes.get(), piece.size});
         continue;
       }
-      scratch.resize(piece.size);
-      encode(i, from, keeps_positive, scratch);
-      pack(piece, scratch);
+      encode(i, from, keeps_positive, codes.first(piece.size));
+      pack(piece, codes.first(piece.size), code.all());
     }
   });
   if (std::ranges::count(zeros_, 0) == blocks) zeros_ = {};
@@ -60,7 +71,8 @@ at::Tensor PackedTensor::values() const {
   float* const to = floats.mutable_data_ptr<float>();
   at::parallel_for(0, static_cast<std::int64_t>(pieces_.size()), 1,
                    [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t i = begin; i < end; ++i) decode(i, to);
+                     const Room codes(codec_ == nullptr ? 0 : index(piece_size()));
+                     for (std::int64_t i = begin; i < end; ++i) decode(i, to, codes.all());
                    });
   return floats.to(options_.dtype().toScalarType());
 }
@@ -69,6 +81,12 @@ std::size_t PackedTensor::bytes() const {
   std::size_t total = scales_.size() * sizeof(float) + zeros_.size() + pieces_.size() * sizeof(Piece);
   for (const Piece& piece : pieces_) total += piece.size;
   return total;
+}
+
+/// Returns what the code of a piece needs at most.
+std::size_t PackedTensor::bound() const {
+  const std::int64_t shape[] = {piece_size()};
+  return codec_->bound(form(shape), index(piece_size()));
 }
 
 std::int64_t PackedTensor::piece_size() const {
@@ -109,29 +127,25 @@ void PackedTensor::encode(std::int64_t piece, const float* values, bool keeps_po
   }
 }
 
-void PackedTensor::pack(Piece& piece, std::span<const std::byte> codes) const {
+void PackedTensor::pack(Piece& piece, std::span<const std::byte> codes, std::span<std::byte> code) const {
   const std::int64_t shape[] = {static_cast<std::int64_t>(codes.size())};
-  std::vector<std::byte> code(codec_->bound(form(shape), codes.size()));
   const std::size_t length = codec_->encode(form(shape), codes, code);
   piece.packed = length < codes.size();
-  const std::span<const std::byte> kept =
-      piece.packed ? std::span<const std::byte>(code).first(length) : codes;
+  const std::span<const std::byte> kept = piece.packed ? code.first(length) : codes;
   piece.size = kept.size();
   piece.bytes = std::make_unique_for_overwrite<std::byte[]>(kept.size());
   std::ranges::copy(kept, piece.bytes.get());
 }
 
-void PackedTensor::decode(std::int64_t number, float* values) const {
+void PackedTensor::decode(std::int64_t number, float* values, std::span<std::byte> room) const {
   const auto& kernels = byte_code_kernels();
   const Piece& piece = pieces_[index(number)];
   const std::int64_t first = number * piece_size(), count = std::min(piece_size(), count_ - first);
-  std::vector<std::byte> scratch;
   const std::byte* codes = piece.bytes.get();
   if (piece.packed) {
     const std::int64_t shape[] = {count};
-    scratch.resize(index(count));
-    codec_->decode(form(shape), {piece.bytes.get(), piece.size}, scratch);
-    codes = scratch.data();
+    codec_->decode(form(shape), {piece.bytes.get(), piece.size}, room.first(index(count)));
+    codes = room.data();
   }
   for (std::int64_t at = 0; at < count; at += quantiser_.block) {
     const std::int64_t length = std::min(quantiser_.block, count - at);

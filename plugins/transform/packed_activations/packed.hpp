@@ -46,9 +46,10 @@ class PackedTensor {
   };
 
   std::int64_t piece_size() const;
+  std::size_t bound() const;
   void encode(std::int64_t piece, const float* values, bool keeps_positive, std::span<std::byte> codes);
-  void pack(Piece& piece, std::span<const std::byte> codes) const;
-  void decode(std::int64_t piece, float* values) const;
+  void pack(Piece& piece, std::span<const std::byte> codes, std::span<std::byte> code) const;
+  void decode(std::int64_t piece, float* values, std::span<std::byte> room) const;
   trainyard::TensorForm form(std::span<const std::int64_t> shape) const;
 
   Quantiser quantiser_;
