@@ -53,7 +53,7 @@ class PackedActivations final : public Transform {
     m.hook<&PackedActivations::find>(Event::model_ready);
     m.hook<&PackedActivations::find>(Event::swap_in);
     m.hook<&PackedActivations::count>(Event::after_forward);
-    m.hook<&PackedActivations::report>(Event::batch_end);
+    m.hook<&PackedActivations::report>(Event::before_step);
     m.hook<&PackedActivations::sum_up>(Event::fit_end);
   }
   explicit PackedActivations(const Options& options) : options_(options) {}
