@@ -439,11 +439,12 @@ TEST_CASE("cache: a packed entry whose checksum is right but whose code is wrong
       "/0/150";
   const std::string good = test::read_file(file);
   REQUIRE(good.substr(0, 8) == "tycache2");
-  std::string code = good, name_length = good, length = good;
+  std::string code = good, name_length = good, length = good, huge = good;
   code.back() ^= 1;
   name_length[40] = '\xff';
   length[32] ^= 1;
-  for (const std::string& wrong : {code, name_length, length}) {
+  huge[39] = 1;
+  for (const std::string& wrong : {code, name_length, length, huge}) {
     overwrite(file, resealed(wrong));
     host.fetched();
     CHECK(same(epoch(*cached, 0), expected));

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t files_a_folder = 1024;
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;  ///< of a sample that a codec packed
 
 using Magic = std::array<char, 8>;
 constexpr Magic plain_magic = {'t', 'y', 'c', 'a', 'c', 'h', 'e', '1'};
@@ -82,6 +83,11 @@ DiskLevel::Bytes entry_of(const std::string& codec, const DiskLevel::Bytes& code
   return content;
 }
 
+bool is_name(const std::string& text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
 bool is_name_of_source(const std::string& name) {
   return name.size() == 64 &&
          std::ranges::all_of(name, [](unsigned char c) { return std::isxdigit(c) != 0; });
@@ -133,6 +139,10 @@ std::optional<DiskLevel::Bytes> DiskLevel::unpack(const Bytes& content, std::str
   }
   std::memcpy(&length, content.data(), sizeof length);
   const std::string codec(content.begin() + name_at, content.begin() + static_cast<std::ptrdiff_t>(code_at));
+  if (!is_name(codec) || length > most_bytes) {
+    damage = "it names no codec, or a sample of " + std::to_string(length) + " bytes";
+    return std::nullopt;
+  }
   if (!packing_.reads(codec)) {
     const std::lock_guard lock(told_access_);
     if (told_.insert(codec).second)

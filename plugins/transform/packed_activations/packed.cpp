@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -53,14 +54,14 @@ PackedTensor::PackedTensor(const at::Tensor& values, const Quantiser& quantiser,
     const Room codes(codec_ == nullptr ? 0 : index(size)), code(codec_ == nullptr ? 0 : bound());
     for (std::int64_t i = begin; i < end; ++i) {
       Piece& piece = pieces_[index(i)];
-      piece.size = index(std::min(size, count_ - i * size));
+      const std::size_t length = index(std::min(size, count_ - i * size));
       if (codec_ == nullptr) {
-        piece.bytes = std::make_unique_for_overwrite<std::byte[]>(piece.size);
-        encode(i, from, keeps_positive, {piece.bytes.get(), piece.size});
+        piece.bytes = Block(length);
+        encode(i, from, keeps_positive, piece.bytes.all());
         continue;
       }
-      encode(i, from, keeps_positive, codes.first(piece.size));
-      pack(piece, codes.first(piece.size), code.all());
+      encode(i, from, keeps_positive, codes.first(length));
+      pack(piece, codes.first(length), code.all());
     }
   });
   if (std::ranges::count(zeros_, 0) == blocks) zeros_ = {};
@@ -79,7 +80,7 @@ at::Tensor PackedTensor::values() const {
 
 std::size_t PackedTensor::bytes() const {
   std::size_t total = scales_.size() * sizeof(float) + zeros_.size() + pieces_.size() * sizeof(Piece);
-  for (const Piece& piece : pieces_) total += piece.size;
+  for (const Piece& piece : pieces_) total += piece.bytes.bytes();
   return total;
 }
 
@@ -132,19 +133,18 @@ void PackedTensor::pack(Piece& piece, std::span<const std::byte> codes, std::spa
   const std::size_t length = codec_->encode(form(shape), codes, code);
   piece.packed = length < codes.size();
   const std::span<const std::byte> kept = piece.packed ? code.first(length) : codes;
-  piece.size = kept.size();
-  piece.bytes = std::make_unique_for_overwrite<std::byte[]>(kept.size());
-  std::ranges::copy(kept, piece.bytes.get());
+  piece.bytes = Block(kept.size());
+  std::ranges::copy(kept, piece.bytes.all().begin());
 }
 
 void PackedTensor::decode(std::int64_t number, float* values, std::span<std::byte> room) const {
   const auto& kernels = byte_code_kernels();
   const Piece& piece = pieces_[index(number)];
   const std::int64_t first = number * piece_size(), count = std::min(piece_size(), count_ - first);
-  const std::byte* codes = piece.bytes.get();
+  const std::byte* codes = piece.bytes.all().data();
   if (piece.packed) {
     const std::int64_t shape[] = {count};
-    codec_->decode(form(shape), {piece.bytes.get(), piece.size}, room.first(index(count)));
+    codec_->decode(form(shape), piece.bytes.all(), room.first(index(count)));
     codes = room.data();
   }
   for (std::int64_t at = 0; at < count; at += quantiser_.block) {

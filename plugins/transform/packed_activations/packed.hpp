@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/codec.hpp>
+
+#include "block.hpp"
 
 namespace packed_activations {
 
@@ -40,8 +41,7 @@ class PackedTensor {
 
  private:
   struct Piece {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size = 0;
+    Block bytes;
     bool packed = false;  ///< by the codec; else the codes themselves, as it made them no shorter
   };
 
