@@ -16,6 +16,7 @@
 #include <thread>
 
 #include <malloc.h>
+#include <zlib.h>
 
 #include <catch2/catch.hpp>
 
@@ -24,6 +25,7 @@
 #include <trainyard/staged_dataset.hpp>
 
 #include "plugins/dataset/cache/memory_level.hpp"
+#include "plugins/dataset/cache/packing.hpp"
 #include "support/files.hpp"
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
@@ -45,6 +47,7 @@ constexpr std::int64_t count = 200, numbers = 32;
 struct Asked {
   std::atomic<int> fetched{0}, decoded{0};
   std::atomic<std::int64_t> broken{-1};  ///< sample that cannot be decoded
+  std::int64_t zeros = 0;                ///< bytes ahead of those of a sample
   std::string source = "probe", decoding = "plain";
 };
 
@@ -62,12 +65,14 @@ class Probe final : public StagedDataset {
   std::string decoding() const override { return asked_->decoding; }
   std::vector<std::uint8_t> fetch(std::int64_t index) const override {
     ++asked_->fetched;
-    return std::vector<std::uint8_t>(static_cast<std::size_t>(10 + index), static_cast<std::uint8_t>(index));
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(asked_->zeros));
+    bytes.resize(static_cast<std::size_t>(asked_->zeros + 10 + index), static_cast<std::uint8_t>(index));
+    return bytes;
   }
   Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const override {
     ++asked_->decoded;
     if (index == asked_->broken) throw DataError("sample " + std::to_string(index) + " is broken");
-    if (bytes.size() != static_cast<std::size_t>(10 + index) || bytes.back() != index)
+    if (bytes.size() != static_cast<std::size_t>(asked_->zeros + 10 + index) || bytes.back() != index)
       throw DataError("sample " + std::to_string(index) + " got the bytes of another");
     return {at::full({numbers}, static_cast<double>(index), at::kFloat)};
   }
@@ -240,6 +245,29 @@ void overwrite(const std::filesystem::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
+/// An option `codec` of these, in their order.
+Value codecs(std::initializer_list<const char*> names) {
+  Array all;
+  for (const char* const name : names) all.push_back(Value(table({{"type", name}})));
+  return Value(all);
+}
+
+/// The bytes of all entries, headers included.
+std::uintmax_t bytes_of(const std::string& folder) {
+  std::uintmax_t total = 0;
+  for (const auto& file : files_of(folder)) total += std::filesystem::file_size(file);
+  return total;
+}
+
+/// An entry with its checksum made right again.
+std::string resealed(std::string entry) {
+  const auto* const bytes = reinterpret_cast<const Bytef*>(entry.data());
+  const uLong of_header = crc32_z(0, bytes + 8, 16);  // index and length
+  const std::uint64_t checksum = crc32_z(of_header, bytes + 32, entry.size() - 32);
+  entry.replace(24, sizeof checksum, reinterpret_cast<const char*>(&checksum), sizeof checksum);
+  return entry;
+}
+
 std::string refusal(ProbeHost& host, const Table& options, const std::string& of = "probe") {
   return test::message_of<ConfigError>([&] { const Cached cached(host, options, "train", of); });
 }
@@ -300,12 +328,18 @@ TEST_CASE("cache: the disk outlives the object, and holds the bytes of one sourc
 }
 
 TEST_CASE("cache: a damaged entry is named and fetched again") {
+  const auto codec = GENERATE(values<std::string>({"", "boveda", "zstd"}));
+  INFO("codec " << codec);
   const test::Folder folder;
   ProbeHost host;
-  const Table disk = table({{"disk", folder.path()}, {"memory_budget", 0}});
+  host.asked.zeros = codec.empty() ? 0 : 500;
+  Table disk = table({{"disk", folder.path()}, {"memory_budget", 0}});
+  if (!codec.empty()) disk.set("codec", codecs({codec.c_str()}));
   const Cached cached(host, disk, "val");
   const auto expected = epoch(*cached, 0);
-  const auto files = files_of(folder.path());
+  auto files = files_of(folder.path());
+  std::ranges::sort(files, std::ranges::greater(),
+                    [](const auto& file) { return std::stoi(file.filename()); });
   const std::string good = test::read_file(files[0]);
   std::string flipped = good, other_index = good, magic = good, length = good;
   flipped.back() ^= 1;
@@ -334,6 +368,112 @@ TEST_CASE("cache: a damaged entry is named and fetched again") {
   CHECK(same(epoch(*cached, 0), expected));
   CHECK(host.fetched() == 0);
   CHECK(host.warnings().empty());
+}
+
+TEST_CASE("cache: a codec makes entries of the disk shorter, and the bits stay") {
+  ProbeHost host;
+  host.asked.zeros = 500;
+  Probe plain(host.asked);
+  plain.open("train");
+  const test::Folder whole;
+  epoch(*Cached(host, table({{"disk", whole.path()}, {"memory_budget", 0}})), 0);
+  for (const char* const codec : {"boveda", "zstd"})
+    for (const int memory : {0, 1}) {
+      INFO(codec << ", memory " << memory);
+      const test::Folder folder;
+      const Table options =
+          table({{"disk", folder.path()}, {"memory_budget", memory}, {"codec", codecs({codec})}});
+      host.fetched();
+      host.said();
+      {
+        Cached first(host, options);
+        for (std::uint64_t number = 0; number < 2; ++number)
+          CHECK(same(epoch(*first, number), epoch(plain, number)));
+        first.end_epoch();
+      }
+      CHECK_THAT(host.said(), Contains("; 121900 bytes were written to the disk as ") &&
+                                  Contains(std::string(", packed by ") + codec));
+      CHECK(bytes_of(folder.path()) < 0.75 * static_cast<double>(bytes_of(whole.path())));
+      host.fetched();
+      CHECK(same(epoch(*Cached(host, options), 2), epoch(plain, 2)));
+      CHECK(host.fetched() == count);  // the probe's own
+      CHECK(host.warnings().empty());
+    }
+}
+
+TEST_CASE("cache: entries of a codec that is not there are told once, with its plugin, and fetched again") {
+  const test::Folder folder;
+  ProbeHost host;
+  host.asked.zeros = 500;
+  const auto with = [&](const Value& codec) {
+    return table({{"disk", folder.path()}, {"memory_budget", 0}, {"codec", codec}});
+  };
+  const auto expected = epoch(*Cached(host, with(codecs({"zstd"})), "val"), 0);
+  host.fetched();
+  CHECK(same(epoch(*Cached(host, with(codecs({"boveda", "zstd"})), "val"), 0), expected));
+  CHECK(host.fetched() == 0);
+  CHECK(host.warnings().empty());
+  for (const Value& codec : {codecs({"boveda"}), Value(Array{})}) {
+    const bool packs = !codec.as<Array>().empty();
+    const Cached cached(host, with(codec), "val");
+    CHECK(same(epoch(*cached, 0), expected));
+    CHECK(host.fetched() > 100);
+    const std::string told = host.warnings();
+    CHECK_THAT(told, Contains(packs ? "packed by the codec \"zstd\"" : "packed by the codec \"boveda\"") &&
+                         Contains(packs ? "libzstd.so" : "libboveda.so") && Contains("fetched again"));
+    CHECK(std::ranges::count(told, '\n') == 1);
+    CHECK(same(epoch(*cached, 0), expected));
+    CHECK(host.fetched() == 0);
+  }
+}
+
+TEST_CASE("cache: a packed entry whose checksum is right but whose code is wrong is fetched again") {
+  const test::Folder folder;
+  ProbeHost host;
+  host.asked.zeros = 500;
+  const Cached cached(
+      host, table({{"disk", folder.path()}, {"memory_budget", 0}, {"codec", codecs({"boveda"})}}), "val");
+  const auto expected = epoch(*cached, 0);
+  const std::filesystem::path file =
+      folder.path() + "/" + files_of(folder.path()).front().parent_path().parent_path().filename().string() +
+      "/0/150";
+  const std::string good = test::read_file(file);
+  REQUIRE(good.substr(0, 8) == "tycache2");
+  std::string code = good, name_length = good, length = good, huge = good;
+  code.back() ^= 1;
+  name_length[40] = '\xff';
+  length[32] ^= 1;
+  huge[39] = 1;
+  for (const std::string& wrong : {code, name_length, length, huge}) {
+    overwrite(file, resealed(wrong));
+    host.fetched();
+    CHECK(same(epoch(*cached, 0), expected));
+    CHECK(host.fetched() == 1);
+    CHECK_THAT(host.warnings(), Contains(file.string() + " is damaged: "));
+    CHECK(test::read_file(file) == good);
+  }
+}
+
+TEST_CASE("cache: packed samples come back to the bit, of every type, and take less memory") {
+  for (const char* const codec : {"boveda", "zstd"}) {
+    std::vector<cache::Packing::Named> named;
+    named.emplace_back(codec, test::make<Codec>(codec));
+    const cache::Packing packing(std::move(named));
+    for (const at::ScalarType type : {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf,
+                                      at::kFloat, at::kBFloat16, at::kDouble, at::kBool})
+      for (const std::vector<std::int64_t>& sizes :
+           std::vector<std::vector<std::int64_t>>{{}, {0}, {3, 40, 40}, {7}, {2, 1, 33}}) {
+        const at::Tensor given = at::full(sizes, 3.0, at::kFloat).to(type).clone();
+        if (given.numel() > 2) given.view({-1})[1] = 1;
+        const Sample back = packing.unpack(packing.pack(Sample{given, given.unsqueeze(0)}));
+        REQUIRE(back.size() == 2);
+        CHECK(back[0].scalar_type() == type);
+        CHECK(at::equal(back[0], given));
+        CHECK(at::equal(back[1], given.unsqueeze(0)));
+      }
+    const Sample image = {at::full({3, 64, 64}, 9.0, at::kByte)};
+    CHECK(packing.pack(image).front().nbytes() < 0.6 * static_cast<double>(image.front().nbytes()));
+  }
 }
 
 TEST_CASE("cache: what cannot be decoded is kept nowhere") {
@@ -506,8 +646,10 @@ TEST_CASE("cache: an epoch is reported as what was fetched, read from the disk a
 }
 
 TEST_CASE("cache: two ranks read each sample once, whichever of them reads it in an epoch") {
+  const bool packs = GENERATE(false, true);
   TwoHosts hosts;
-  const Table options = table({{"shard", 10}});
+  Table options = table({{"shard", 10}});
+  if (packs) options.set("codec", codecs({"boveda"}));
   Cached first(hosts[0], options), second(hosts[1], options);
   ProbeHost host;
   Probe plain(host.asked);

@@ -3,6 +3,7 @@
 // to 224 x 224 and written as JPEG files; nothing is trained.
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include <cstring>
 #include <filesystem>
@@ -21,10 +22,13 @@ using test::table;
 constexpr std::int64_t side = 224, epochs = 3;
 constexpr double bar = 0.15;
 
-std::string real_data() {
+std::string vision_data(const std::string& file) {
   const char* folder = std::getenv("TRAINYARD_DATA");
-  return std::string(folder != nullptr ? folder : TRAINYARD_SOURCE_DIR "/../shared/data") +
-         "/vision/sign_digits/sign_digits_train.bin.gz";
+  return std::string(folder != nullptr ? folder : TRAINYARD_SOURCE_DIR "/../shared/data") + "/vision/" + file;
+}
+
+std::string real_data() {
+  return vision_data("sign_digits/sign_digits_train.bin.gz");
 }
 
 /// At most `most` images, at FOLDER/CLASS/INDEX.jpg; gives their bytes.
@@ -54,8 +58,9 @@ class Parts final : public test::QuietHost {
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& options) override {
     const std::string& type = options.find("type")->as<std::string>();
     std::unique_ptr<Plugin> made;
-    if (type == "throttled") {
-      void* handle = dlopen(TRAINYARD_BENCH_PLUGINS "/dataset/libthrottled.so", RTLD_NOW | RTLD_LOCAL);
+    if (type == "throttled" || type == "raw_images") {
+      const std::string file = TRAINYARD_BENCH_PLUGINS "/dataset/lib" + type + ".so";
+      void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (handle == nullptr) throw std::runtime_error(dlerror());
       const auto* entry = reinterpret_cast<const PluginEntry* (*)()>(dlsym(handle, "trainyard_plugin"))();
       made.reset(make_plugin(*entry, manifest_of(*entry), options).plugin);
@@ -176,10 +181,61 @@ int measure_rates(bool quick) {
   return good ? 0 : 1;
 }
 
+std::uintmax_t bytes_below(const std::string& folder) {
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+/// What the cache takes of a source of raw pixels, and how many samples it gives a second once it is full. False where
+/// bits differ.
+bool measure_codecs(const char* name, const Value& images) {
+  const Value raw(table({{"type", "raw_images"}, {"of", Array{images}}}));
+  const auto source = open(table({{"type", "raw_images"}, {"of", Array{images}}}));
+  const std::vector<Epoch> alone = {epoch(*source, 0), epoch(*source, 1)};
+  std::printf("%s, raw pixels: bytes a sample and samples/s of epoch 2, disk alone; memory alone\n", name);
+  bool good = true;
+  for (const char* const codec : {"none", "boveda", "zstd"}) {
+    const Array codecs = codec == std::string("none") ? Array() : Array{Value(table({{"type", codec}}))};
+    const Folder folder;
+    const double samples = static_cast<double>(source->size());
+    std::printf("  %-8s", codec);
+    for (const bool disk : {true, false}) {
+      const auto cached = open(table({{"type", "cache"},
+                                      {"of", Array{raw}},
+                                      {"disk", disk ? folder.path() : std::string()},
+                                      {"memory_budget", disk ? 0 : 4096},
+                                      {"codec", codecs}}));
+      const std::size_t before = mallinfo2().uordblks;
+      const Epoch first = epoch(*cached, 0);
+      const double bytes = disk ? static_cast<double>(bytes_below(folder.path()))
+                                : static_cast<double>(mallinfo2().uordblks - before);
+      const Epoch second = epoch(*cached, 1);
+      good = good && first.digest == alone[0].digest && second.digest == alone[1].digest;
+      std::printf(" %9.0f %9.0f", bytes / samples, samples / second.seconds);
+    }
+    std::printf("\n");
+  }
+  if (!good) std::printf("  other bits than without\n");
+  return good;
+}
+
+int measure_all_codecs() {
+  const Value signs(table({{"type", "cifar"}, {"files", Array{real_data().c_str()}}, {"scale", 1.0}}));
+  const Value clothes(table({{"type", "idx"},
+                             {"images", vision_data("fashion_mnist/t10k-images-idx3-ubyte.gz").c_str()},
+                             {"labels", vision_data("fashion_mnist/t10k-labels-idx1-ubyte.gz").c_str()},
+                             {"scale", 1.0}}));
+  const bool first = measure_codecs("Fashion-MNIST, 1 x 28 x 28", clothes);
+  return measure_codecs("signs, 3 x 32 x 32", signs) && first ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace trainyard::bench
 
 int main(int argc, char** argv) {
   trainyard::train::keep_large_blocks();  // as the host does
+  if (argc > 1 && std::strcmp(argv[1], "--codecs") == 0) return trainyard::bench::measure_all_codecs();
   return trainyard::bench::measure_rates(argc > 1 && std::strcmp(argv[1], "--quick") == 0);
 }

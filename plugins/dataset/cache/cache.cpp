@@ -15,6 +15,7 @@
 #include "disk_level.hpp"
 #include "memory_level.hpp"
 #include "owners.hpp"
+#include "packing.hpp"
 
 namespace {
 
@@ -30,6 +31,7 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
     std::int64_t memory_budget = 1024;
     double pinned = 0.5;
     std::int64_t shard = 64;
+    PluginList<Codec> codec;
   };
   static void describe(Manifest<Options>& m) {
     m.name("cache").version("1.0.0").summary("Keeps samples of a dataset on a local disk and in memory.");
@@ -48,6 +50,10 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
         .range(0.0, 1.0);
     m.option("shard", &Options::shard, "samples, neighbours by index, that are evicted together")
         .range(1, 1 << 20);
+    m.option("codec", &Options::codec,
+             "packs samples on the disk and in memory, without loss; of several the first packs, and entries "
+             "of the "
+             "disk that another one packed are read, too; what it makes no shorter stays as it is");
     m.hook<&Cache::report>(Event::epoch_end);
   }
   explicit Cache(const Options& options) : options_(options) {}
@@ -68,9 +74,11 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
     within().open(split);
     split_ = split;
     name_ = name_of(source_->source());
+    packing_ = std::make_unique<cache::Packing>(codecs());
     if (!options_.disk.empty())
       disk_ = std::make_unique<cache::DiskLevel>(
-          options_.disk, name_, [this](const std::string& what) { host().log(LogLevel::warning, what); });
+          options_.disk, name_, *packing_,
+          [this](const std::string& what) { host().log(LogLevel::warning, what); });
     if (options_.memory_budget > 0)
       memory_ = std::make_unique<cache::MemoryLevel>(cache::MemoryLevel::Limits{
           .budget = options_.memory_budget * mebibyte, .pinned = options_.pinned, .shard = options_.shard});
@@ -118,6 +126,10 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
       text += ", which holds " + std::to_string(usage.samples) + " samples, " + std::to_string(usage.pinned) +
               " of them pinned (" + std::to_string(usage.bytes) + " bytes)";
     }
+    if (disk_ && !packing_->name().empty())
+      if (const auto [whole, stored] = disk_->take_written(); whole > 0)
+        text += "; " + std::to_string(whole) + " bytes were written to the disk as " +
+                std::to_string(stored) + ", packed by " + packing_->name();
     if (server_) {
       text += "; " + std::to_string(ranks) + " had from other ranks";
       server_->publish();
@@ -133,9 +145,10 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
   void share_with_ranks() {
     const Ranks* const ranks = host().run().ranks;
     if (ranks == nullptr || ranks->size() == 1 || !memory_ || split_ != "train") return;
-    cache::SampleOwners::Setup setup{.rank = ranks->rank(),
-                                     .shard = options_.shard,
-                                     .identity = name_of(source_->source() + source_->decoding())};
+    cache::SampleOwners::Setup setup{
+        .rank = ranks->rank(),
+        .shard = options_.shard,
+        .identity = name_of(source_->source() + source_->decoding() + packing_->name())};
     for (int rank = 0; rank < ranks->size(); ++rank)
       setup.address_files.push_back(rank_folder(host().run(), rank) + "/cache-" + split_ + ".address");
     server_ = std::make_unique<cache::SampleServer>(*memory_,
@@ -143,6 +156,14 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
                                                     setup.identity, ranks->local_size() == ranks->size());
     owners_ = std::make_unique<cache::SampleOwners>(std::move(setup));
     serving_ = host().thread("samples", [this](const std::stop_token& stop) { server_->serve(stop); });
+  }
+
+  std::vector<cache::Packing::Named> codecs() {
+    std::vector<cache::Packing::Named> named;
+    std::vector<std::unique_ptr<Codec>> made = make_plugins(host(), options_.codec);
+    for (std::size_t i = 0; i < made.size(); ++i)
+      named.emplace_back(options_.codec.tables[i].find("type")->as<std::string>(), std::move(made[i]));
+    return named;
   }
 
   /// SHA-256, as a name of a folder.
@@ -161,17 +182,19 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
     if (memory_)
       if (std::optional<Sample> kept = memory_->get(index)) {
         ++from_memory_;
-        return std::move(*kept);
+        return packing_->unpack(*kept);
       }
     const bool of_another = owners_ && !owners_->is_own(index);
     if (of_another)
       if (std::optional<Sample> kept = owners_->get(index)) {
         ++from_ranks_;
-        return std::move(*kept);
+        return packing_->unpack(*kept);
       }
     Sample made = decode(index);
-    if (of_another && owners_->put(index, made)) return made;
-    if (memory_) memory_->put(index, made);
+    if (!memory_) return made;
+    const Sample packed = packing_->pack(made);
+    if (of_another && owners_->put(index, packed)) return made;
+    memory_->put(index, packed);
     return made;
   }
 
@@ -194,6 +217,7 @@ class Cache final : public Dataset, public KeepsFolders, public datasets::Around
   std::optional<Table> learned_;           ///< for it
   TakenSamples taken_;                     ///< for it; empty: all samples
   std::string split_, name_;
+  std::unique_ptr<cache::Packing> packing_;      ///< of no codec where the option has none
   std::unique_ptr<cache::DiskLevel> disk_;       ///< null: none
   std::unique_ptr<cache::MemoryLevel> memory_;   ///< null: none
   std::unique_ptr<cache::SampleServer> server_;  ///< null: other ranks have nothing of this one
