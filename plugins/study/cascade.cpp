@@ -32,12 +32,17 @@ using trainyard::StudyTrial;
 /// A way to prune.
 struct Method {
   std::string name, scorer, allocation;
+  StartFrom start_from = StartFrom::pruned;
 
   static void describe(trainyard::Fields<Method>& m) {
     m.option("name", &Method::name, "what tables call it").required();
     m.option("scorer", &Method::scorer, "scorer of trainyard prune, as typed there: '{ type = \"sipp\" }'")
         .required();
     m.option("allocation", &Method::allocation, "as in trainyard prune; empty: the scorer's usual one");
+    m.option("start_from", &Method::start_from,
+             "the weights that pruned networks are trained from, all with their zeros: pruned, their own; "
+             "rewound, those of the dense network at rewind_to (the lottery ticket); random, new ones of "
+             "another seed");
   }
 };
 
@@ -47,7 +52,6 @@ class Cascade final : public trainyard::Study {
     std::vector<Method> methods;
     std::vector<double> ratios = {0.2, 0.4, 0.55, 0.68, 0.78, 0.85, 0.9, 0.94, 0.96, 0.98};
     CascadeMode mode = CascadeMode::cascade;
-    StartFrom start_from = StartFrom::pruned;
     std::optional<Duration> rewind_to;
     std::vector<std::string> retrain;
     std::optional<Duration> budget;
@@ -64,10 +68,6 @@ class Cascade final : public trainyard::Study {
              "shares of the dense network's parameters that are to be gone, ascending");
     m.option("mode", &Options::mode,
              "what is pruned: cascade, the network of the ratio before; oneshot, the dense one each time");
-    m.option(
-        "start_from", &Options::start_from,
-        "the weights that a pruned network is trained from, all with its zeros: pruned, its own; rewound, "
-        "those of the dense network at rewind_to (the lottery ticket); random, new ones of another seed");
     m.option("rewind_to", &Options::rewind_to,
              "a time of the dense training, in whole epochs or steps (ba), at which it keeps a checkpoint; "
              "\"0ep\": what it began with");
@@ -93,7 +93,8 @@ class Cascade final : public trainyard::Study {
           "the run has [[transforms]], and pruned networks train with one of the study's in their place: "
           "leave "
           "them out");
-    if (options_.methods.empty()) options_.methods = {{"magnitude", "{ type = \"magnitude\" }", ""}};
+    if (options_.methods.empty())
+      options_.methods = {{.name = "magnitude", .scorer = "{ type = \"magnitude\" }", .allocation = ""}};
     double before = 0.0;
     for (const double ratio : options_.ratios) {
       if (!(ratio > before) || !(ratio < 1.0))
@@ -191,7 +192,7 @@ class Cascade final : public trainyard::Study {
     if (!method.allocation.empty()) words.insert(words.end(), {"--allocation", method.allocation});
     made.before = {std::move(words)};
     made.start = to + "/model.safetensors";
-    if (options_.start_from != StartFrom::pruned) begin_anew(made, seed);
+    if (method.start_from != StartFrom::pruned) begin_anew(made, method.start_from, seed);
     made.set.push_back("transforms=[{ type = \"prune\", ratio = 0.0, zeros = \"all\" }]");
     made.set.insert(made.set.end(), options_.retrain.begin(), options_.retrain.end());
     return made;
@@ -199,11 +200,15 @@ class Cascade final : public trainyard::Study {
 
   /// Refuses a time to rewind to at which the dense runs keep no checkpoint.
   void check_rewinding(const trainyard::Table& run) {
-    if ((options_.start_from == StartFrom::rewound) != options_.rewind_to.has_value())
-      throw ConfigError(options_.rewind_to
-                            ? "rewind_to is of start_from = \"rewound\": set that, or leave it out"
-                            : "start_from = \"rewound\" goes back to rewind_to, which is absent: "
-                              "set it, to \"2ep\" for example");
+    const bool rewinds = std::ranges::any_of(
+        options_.methods, [](const Method& each) { return each.start_from == StartFrom::rewound; });
+    if (rewinds != options_.rewind_to.has_value())
+      throw ConfigError(
+          rewinds
+              ? "methods: start_from = \"rewound\" goes back to rewind_to, which is absent: set it, to "
+                "\"2ep\" for example"
+              : "rewind_to is of methods with start_from = \"rewound\", of which there are none: add one, "
+                "or leave it out");
     if (!options_.rewind_to || options_.rewind_to->count == 0.0) return;
     const Duration to = *options_.rewind_to;
     if ((to.unit != Duration::Unit::epochs && to.unit != Duration::Unit::steps) ||
@@ -234,10 +239,10 @@ class Cascade final : public trainyard::Study {
   }
 
   /// Has a trial begin with other weights than those of the pruned network, whose zeros they get.
-  void begin_anew(StudyTrial& made, int seed) const {
+  void begin_anew(StudyTrial& made, StartFrom from, int seed) const {
     const std::string whole = "{runs}/" + name_of(dense, 0, seed), to = "{runs}/" + made.name + ".begin";
     std::vector<std::string> words = {"rewind", whole, "--zeros_of", made.start, "--out", to, "--weights"};
-    if (options_.start_from == StartFrom::random) {
+    if (from == StartFrom::random) {
       words.insert(words.end(), {"initial", "--set", "run.seed=" + std::to_string(other_seeds + seed)});
     } else if (options_.rewind_to->count == 0.0) {
       words.emplace_back("initial");

@@ -83,6 +83,11 @@ class Cascade(HostTest):
             self.assertTrue(any(((values != 0) != (weights[each] != 0)).any() for each, values in self.weights(f"wt/{ratio}/0").items()))
         self.assertEqual(self.weights("dense/0")["fc1.weight"].tobytes(), dense["fc1.weight"].tobytes())
 
+    def methods(self, start_from, *names):
+        scorers = {"wt": "magnitude", "ft": "filter_norm"}
+        each = [f'{{ name = "{name}", start_from = "{start_from}", scorer = "{{ type = \\"{scorers[name]}\\" }}" }}' for name in names or scorers]
+        return "--set", f"study.methods=[{', '.join(each)}]"
+
     def rewound(self, *words, out="out"):
         """Checkpoints after each of the dense run's two epochs; what trains on is as good as still."""
         self.study("--set", 'study.set=["checkpoint.interval=1ep", "checkpoint.keep_every=1ep"]', "--set", 'study.retrain=["optimizer.lr=1e-12"]', *words, out=out)
@@ -106,7 +111,7 @@ class Cascade(HostTest):
             self.assertTrue((ended[each][values == 0] == 0).all())
 
     def test_weights_are_rewound_to_those_of_the_epoch(self):
-        self.rewound("--set", "study.start_from=rewound", "--set", "study.rewind_to=1ep", "--set", "study.seeds=1")
+        self.rewound(*self.methods("rewound"), "--set", "study.rewind_to=1ep", "--set", "study.seeds=1")
         early, dense = self.first_epoch(0), self.weights("dense/0")
         self.assertTrue(any((early[each] != dense[each]).any() for each in dense))
         for method in ("wt", "ft"):
@@ -120,14 +125,14 @@ class Cascade(HostTest):
                 numpy.testing.assert_array_equal(values, numpy.where(values != 0, before[each], 0))
 
     def test_weights_are_those_of_the_beginning_or_new_ones(self):
-        once = ("--set", "study.seeds=1", "--set", "study.ratios=[0.5]", "--set", 'study.methods=[{ name = "wt", scorer = "{ type = \\"magnitude\\" }" }]')
+        once = ("--set", "study.seeds=1", "--set", "study.ratios=[0.5]")
         text = (self.folder / "small.toml").read_text()
         self.host("train", "small.toml", "-q", "--set", "run.name=first", "--set", "run.seed=0", "--set", "trainer.max_duration=1ba", "--set", "optimizer.lr=1e-30")
         first = load_file(self.folder / "runs/first/model.safetensors")
-        self.rewound("--set", "study.start_from=rewound", "--set", "study.rewind_to=0ep", *once)
+        self.rewound(*self.methods("rewound", "wt"), "--set", "study.rewind_to=0ep", *once)
         self.assertBegins("wt/0.5/0", self.masked("wt/0.5/0", first))
         self.write("small.toml", text)
-        self.rewound("--set", "study.start_from=random", *once, out="random")
+        self.rewound(*self.methods("random", "wt"), *once, out="random")
         zeros, begun = self.weights("wt/0.5/0", "random", ".pruned"), self.weights("wt/0.5/0", "random", ".begin")
         for each, values in begun.items():
             self.assertTrue(((values != 0) == (zeros[each] != 0)).all())
@@ -135,8 +140,8 @@ class Cascade(HostTest):
 
     def test_a_time_without_a_checkpoint_is_refused(self):
         kept = ("--set", 'study.set=["checkpoint.interval=1ep", "checkpoint.keep_every=1ep"]')
-        rewound = ("--set", "study.start_from=rewound")
-        for change, words in ((rewound, "rewind_to, which is absent"), (("--set", "study.rewind_to=1ep"), 'rewind_to is of start_from = "rewound"'),
+        rewound = self.methods("rewound")
+        for change, words in ((rewound, "rewind_to, which is absent"), (("--set", "study.rewind_to=1ep"), 'of which there are none'),
                               ((*rewound, "--set", "study.rewind_to=1ep"), "no checkpoint there, by checkpoint.interval, which is absent"),
                               ((*rewound, "--set", "study.rewind_to=1ep", "--set", 'study.set=["checkpoint.interval=1ep"]'), "checkpoint.keep_every, which is absent"),
                               ((*rewound, "--set", "study.rewind_to=3ba", "--set", "study.budget=9ba", *kept), 'by checkpoint.interval = "1ep"'),
@@ -177,8 +182,8 @@ class Cascade(HostTest):
 
     def test_one_that_rewinds_is_killed(self):
         study = (self.folder / "tiny.toml").read_text()
-        study = study.replace(""", { name = "ft", scorer = '{ type = "filter_norm" }' }""", "")
-        self.write("tiny.toml", study.replace("seeds = 2", 'seeds = 1\nstart_from = "rewound"\nrewind_to = "1ep"\nset = ["checkpoint.interval=1ep", "checkpoint.keep_every=1ep"]'))
+        study = study.replace(""" }, { name = "ft", scorer = '{ type = "filter_norm" }' }""", ', start_from = "rewound" }')
+        self.write("tiny.toml", study.replace("seeds = 2", 'seeds = 1\nrewind_to = "1ep"\nset = ["checkpoint.interval=1ep", "checkpoint.keep_every=1ep"]'))
         self.kill_and_go_on(2)
 
     def kill_and_go_on(self, kills=3):
@@ -187,13 +192,13 @@ class Cascade(HostTest):
         for _ in range(int(os.environ.get("TRAINYARD_KILLS", kills))):
             process = subprocess.Popen(self.command("study", "tiny.toml", "--out", "killed"), cwd=self.folder, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL, env=self.environment(), start_new_session=True)
-            time.sleep(draws.uniform(.3, 2.5))
+            self.until(place.exists)
+            time.sleep(draws.uniform(0, 2.5))
             if draws.random() < .5:
                 process.send_signal(signal.SIGTERM)
             else:
                 subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
             process.wait()
-        self.assertTrue(place.exists())
         self.study(out="killed")
         self.assertEqual(self.rows("killed"), self.rows())
         for name in self.rows():

@@ -5,6 +5,7 @@
   tools/bench/pruned.py --long     LeNet on Fashion-MNIST, corrupted, pruned by weights and by filters: excess error, and training on
                                    corrupted images (claim 3)
   tools/bench/pruned.py --speed    BackSelect with all candidates of a step in one batch, and one by one
+  tools/bench/pruned.py --throughput  what an audit's forwards come to beside those of the dense network alone
   --seeds N                        that many seeds
   --quick                          one seed and few epochs, to see that it works
 
@@ -299,19 +300,44 @@ def speed(quick):
     print(f"{2 * images} times 2,080 evaluations: {least[1]:.2f} s one by one, {least[500]:.2f} s at once, {least[1] / least[500]:.1f} times as fast")
 
 
+def throughput(quick):
+    """Forwards a second of whole audits by those of the dense network alone, in batches of the same size; one thread."""
+    print("| network | distributions | networks | forwards a second | of the parent alone | share |\n|---|---|---|---|---|---|")
+    noise, corruptions = ("--noise", "[0.25, 0.5]", "--draws", 1 if quick else 10), ("--corruptions", str(MIX1 + MIX2).replace("'", '"'), "--severity", "[3]")
+    fashion = FASHION_DATA.replace("CORRUPTIONS", "").replace("TRAIN", "0.02")
+    resnet = '[model]\ntype = "resnet"\ndepth = 20'
+    for what, model, data, images, cases in (("MLP 64-96-96-10", DIGITS_MODEL, DIGITS_DATA, 0, {"noise": noise}), ("LeNet", FASHION_MODEL, fashion, 500, {"noise": noise, "corruptions": corruptions}),
+                                             ("ResNet-20", resnet, fashion, 20 if quick else 200, {"noise": ("--noise", "[0.25]", "--draws", 1)})):
+        networks = Networks(SOURCE / "build/pruned/throughput", model, data, 0.05, 1, 1, 0)
+        networks.folder.mkdir(parents=True, exist_ok=True)
+        file = networks.folder / f"{what}.toml"
+        file.write_text(RUN.format(name=what, seed=1, begin="", model=model, data=data.replace("SPLIT", "1"), lr=0.05, epochs=1))
+        networks.host("prune", file, "--weights", "initial", "--scorer", '{ type = "magnitude" }', "--ratio", 0.5, "--evaluate", "false", "--out", networks.folder / what)
+        pruned = networks.folder / what / "model.safetensors"
+        for distributions, words in cases.items():
+            for count in (1, 6):
+                facts = json.loads(networks.host("audit_pruned", file, *[pruned] * count, "--weights", "initial", "--choose", "test", "--images", images,
+                                                 "--format", "json", *words))["facts"]
+                all_of_them, alone = facts["forwards a second"], facts["forwards a second of the parent alone"]
+                print(f"| {what} | {distributions} | {1 + count} | {all_of_them:,.0f} | {alone:,.0f} | {all_of_them / alone:.2f} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--throughput", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
-    if not TRAINYARD.exists() or (given.long and not FASHION.exists()):
+    if not TRAINYARD.exists() or ((given.long or given.throughput) and not FASHION.exists()):
         print(f"skipped: no {FASHION if TRAINYARD.exists() else TRAINYARD}")
         sys.exit(77)
     seeds = range(1, 2 if given.quick else given.seeds + 1)
     if given.speed:
         speed(given.quick)
+    elif given.throughput:
+        throughput(given.quick)
     elif given.long:
         fashion(seeds, 1 if given.quick else 4, given.quick)
     else:
