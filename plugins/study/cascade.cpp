@@ -2,6 +2,8 @@
 // Pruning: The effects of pruning neural networks beyond test accuracy", MLSys 2021, section 3): trained dense, then for
 // each ratio scored, pruned by `trainyard prune` and trained on, from the stage before or from the dense network.
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -15,6 +17,11 @@ template <>
 struct trainyard::Words<CascadeMode> {
   static constexpr std::string_view words[] = {"cascade", "oneshot"};
 };
+enum class StartFrom : std::uint8_t { pruned, rewound, random };
+template <>
+struct trainyard::Words<StartFrom> {
+  static constexpr std::string_view words[] = {"pruned", "rewound", "random"};
+};
 
 namespace {
 
@@ -25,12 +32,17 @@ using trainyard::StudyTrial;
 /// A way to prune.
 struct Method {
   std::string name, scorer, allocation;
+  StartFrom start_from = StartFrom::pruned;
 
   static void describe(trainyard::Fields<Method>& m) {
     m.option("name", &Method::name, "what tables call it").required();
     m.option("scorer", &Method::scorer, "scorer of trainyard prune, as typed there: '{ type = \"sipp\" }'")
         .required();
     m.option("allocation", &Method::allocation, "as in trainyard prune; empty: the scorer's usual one");
+    m.option("start_from", &Method::start_from,
+             "the weights that pruned networks are trained from, all with their zeros: pruned, their own; "
+             "rewound, those of the dense network at rewind_to (the lottery ticket); random, new ones of "
+             "another seed");
   }
 };
 
@@ -40,6 +52,7 @@ class Cascade final : public trainyard::Study {
     std::vector<Method> methods;
     std::vector<double> ratios = {0.2, 0.4, 0.55, 0.68, 0.78, 0.85, 0.9, 0.94, 0.96, 0.98};
     CascadeMode mode = CascadeMode::cascade;
+    std::optional<Duration> rewind_to;
     std::vector<std::string> retrain;
     std::optional<Duration> budget;
     int seeds = 3;
@@ -55,6 +68,9 @@ class Cascade final : public trainyard::Study {
              "shares of the dense network's parameters that are to be gone, ascending");
     m.option("mode", &Options::mode,
              "what is pruned: cascade, the network of the ratio before; oneshot, the dense one each time");
+    m.option("rewind_to", &Options::rewind_to,
+             "a time of the dense training, in whole epochs or steps (ba), at which it keeps a checkpoint; "
+             "\"0ep\": what it began with");
     m.option("retrain", &Options::retrain,
              "changes of the run file for training on, as after --set; without any it is trained as at "
              "first, with the "
@@ -77,7 +93,8 @@ class Cascade final : public trainyard::Study {
           "the run has [[transforms]], and pruned networks train with one of the study's in their place: "
           "leave "
           "them out");
-    if (options_.methods.empty()) options_.methods = {{"magnitude", "{ type = \"magnitude\" }", ""}};
+    if (options_.methods.empty())
+      options_.methods = {{.name = "magnitude", .scorer = "{ type = \"magnitude\" }", .allocation = ""}};
     double before = 0.0;
     for (const double ratio : options_.ratios) {
       if (!(ratio > before) || !(ratio < 1.0))
@@ -97,7 +114,9 @@ class Cascade final : public trainyard::Study {
       options_.seeds = 1;
       options_.ratios.resize(std::min<std::size_t>(2, options_.ratios.size()));
       options_.budget = Duration{20.0, Duration::Unit::steps};
+      if (options_.rewind_to) options_.rewind_to = Duration{0.0, Duration::Unit::steps};
     }
+    check_rewinding(run);
     for (int seed = 0; seed < options_.seeds; ++seed) waiting_.push_back(dense_trial(seed));
   }
 
@@ -119,6 +138,7 @@ class Cascade final : public trainyard::Study {
     const std::map<std::string, std::string> labels(trial->labels.begin(), trial->labels.end());
     const int seed = std::stoi(labels.at("seed"));
     if (labels.at("method") == dense) {
+      dense_steps_[seed] = outcome.steps;
       const std::size_t stages = options_.mode == CascadeMode::oneshot ? options_.ratios.size() : 1;
       for (const Method& method : options_.methods)
         for (std::size_t stage = 0; stage < stages; ++stage)
@@ -136,6 +156,7 @@ class Cascade final : public trainyard::Study {
 
  private:
   static constexpr const char* dense = "dense";
+  static constexpr int other_seeds = 1000000;  ///< of new weights, past those of all dense runs
 
   std::string name_of(const std::string& method, std::size_t stage, int seed) const {
     const std::string place = method == dense ? "" : studies::key_text(options_.ratios[stage]) + "/";
@@ -144,9 +165,11 @@ class Cascade final : public trainyard::Study {
 
   StudyTrial trial(const std::string& method, std::size_t stage, int seed) const {
     const std::string ratio = method == dense ? "0" : studies::key_text(options_.ratios[stage]);
+    std::vector<std::string> set = common.set;
+    set.push_back("run.seed=" + std::to_string(seed));
     return {.name = name_of(method, stage, seed),
             .run = common.run,
-            .set = {"run.seed=" + std::to_string(seed)},
+            .set = std::move(set),
             .until = options_.budget,
             .labels = {{"method", method}, {"ratio", ratio}, {"seed", std::to_string(seed)}},
             .panel = method,
@@ -169,9 +192,73 @@ class Cascade final : public trainyard::Study {
     if (!method.allocation.empty()) words.insert(words.end(), {"--allocation", method.allocation});
     made.before = {std::move(words)};
     made.start = to + "/model.safetensors";
+    if (method.start_from != StartFrom::pruned) begin_anew(made, method.start_from, seed);
     made.set.push_back("transforms=[{ type = \"prune\", ratio = 0.0, zeros = \"all\" }]");
     made.set.insert(made.set.end(), options_.retrain.begin(), options_.retrain.end());
     return made;
+  }
+
+  /// Refuses a time to rewind to at which the dense runs keep no checkpoint.
+  void check_rewinding(const trainyard::Table& run) {
+    const bool rewinds = std::ranges::any_of(
+        options_.methods, [](const Method& each) { return each.start_from == StartFrom::rewound; });
+    if (rewinds != options_.rewind_to.has_value())
+      throw ConfigError(
+          rewinds
+              ? "methods: start_from = \"rewound\" goes back to rewind_to, which is absent: set it, to "
+                "\"2ep\" for example"
+              : "rewind_to is of methods with start_from = \"rewound\", of which there are none: add one, "
+                "or leave it out");
+    if (!options_.rewind_to || options_.rewind_to->count == 0.0) return;
+    const Duration to = *options_.rewind_to;
+    if ((to.unit != Duration::Unit::epochs && to.unit != Duration::Unit::steps) ||
+        std::floor(to.count) != to.count)
+      throw ConfigError("rewind_to = \"" + to.text() +
+                        "\": give whole epochs (\"2ep\") or steps (\"500ba\")");
+    total_ = options_.budget ? options_.budget : duration_in(run, {"trainer", "max_duration"});
+    if (!total_ || total_->unit != to.unit || total_->count <= to.count)
+      throw ConfigError("rewind_to = \"" + to.text() + "\" is no time of a training of " +
+                        (total_ ? "\"" + total_->text() + "\"" : "no length in epochs or steps") +
+                        ": give a smaller number in the unit of that length");
+    for (const char* const key : {"interval", "keep_every"}) {
+      const std::optional<Duration> every = duration_in(run, {"checkpoint", key});
+      if (every && every->unit == to.unit && every->count > 0.0 && std::fmod(to.count, every->count) == 0.0)
+        continue;
+      throw ConfigError("rewind_to = \"" + to.text() +
+                        "\": the dense runs keep no checkpoint there, by checkpoint." + key +
+                        (every ? " = \"" + every->text() + "\"" : ", which is absent") + ": set it to \"" +
+                        to.text() + "\", or to a part of that");
+    }
+  }
+
+  static std::optional<Duration> duration_in(const trainyard::Table& run, std::array<const char*, 2> place) {
+    const trainyard::Value* const table = run.find(place[0]);
+    const trainyard::Value* const text =
+        table == nullptr ? nullptr : table->as<trainyard::Table>().find(place[1]);
+    return text == nullptr ? std::nullopt : Duration::parse(text->as<std::string>());
+  }
+
+  /// Has a trial begin with other weights than those of the pruned network, whose zeros they get.
+  void begin_anew(StudyTrial& made, StartFrom from, int seed) const {
+    const std::string whole = "{runs}/" + name_of(dense, 0, seed), to = "{runs}/" + made.name + ".begin";
+    std::vector<std::string> words = {"rewind", whole, "--zeros_of", made.start, "--out", to, "--weights"};
+    if (from == StartFrom::random) {
+      words.insert(words.end(), {"initial", "--set", "run.seed=" + std::to_string(other_seeds + seed)});
+    } else if (options_.rewind_to->count == 0.0) {
+      words.emplace_back("initial");
+    } else {
+      words.insert(words.end(), {checkpoint_of(whole, seed), "--at", options_.rewind_to->text()});
+    }
+    made.before.push_back(std::move(words));
+    made.start = to + "/model.safetensors";
+  }
+
+  /// Returns the checkpoint at the time to rewind to.
+  std::string checkpoint_of(const std::string& run, int seed) const {
+    const double share = options_.rewind_to->count / total_->count;
+    std::string number = std::to_string(std::llround(static_cast<double>(dense_steps_.at(seed)) * share));
+    number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
+    return run + "/checkpoints/step-" + number;
   }
 
   double value(const std::string& trial) const {
@@ -203,6 +290,8 @@ class Cascade final : public trainyard::Study {
   std::vector<StudyTrial> waiting_;  ///< all that were made; the first `given_` are under way or over
   std::size_t given_ = 0;
   std::map<std::string, trainyard::TrialOutcome> outcomes_;
+  std::optional<Duration> total_;            ///< length of the dense training
+  std::map<int, std::int64_t> dense_steps_;  ///< steps that it took, by seed
 };
 
 trainyard::StudyResult Cascade::result() const {

@@ -3,6 +3,7 @@ import csv
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -227,6 +228,34 @@ class Audit(HostTest):
         self.assertEqual(process.returncode, 75, said)
         self.assertIn("of 4 distributions is in", said[0] + said[1])
         self.assertEqual([row["network"] for row in self.table("errors", split="val", distribution="clean")], ["runs/small/model.safetensors", "half.safetensors"])
+
+    def test_one_that_is_killed_and_begun_again_says_the_same(self):
+        """Killed at random places, its tables, which were half there, are those of an audit that nobody killed, to the byte."""
+        weights = self.parent(IMAGES)
+        files = [self.save(f"pruned{ratio}", each) for ratio, each in zip((.3, .6, .9), self.pruned(weights, .3, .6, .9))]
+        words = [*files, "--noise", "[0.3, 0.6]", "--draws", "300", "--corruptions", '["gaussian_noise", "elastic_transform", "snow"]', "--severity", "[1, 3, 5]",
+                 "--backselect", "{ images = 20, keep = 0.1 }"]
+        self.audit(*words)
+        whole = self.tables()
+        self.assertEqual(set(whole), {"errors.csv", "potential.csv", "excess.csv", "classes.csv", "networks.csv", "backselect.csv"})
+        shutil.rmtree(self.folder / "runs/small/tools")
+
+        def rows():
+            return len(self.tables().get("errors.csv", b"").splitlines())
+        distributions = (len(whole["errors.csv"].splitlines()) - 1) // 4
+        for place in (0, 1, distributions // 2, distributions - 1, distributions):  # the last one is among the pixels
+            process = subprocess.Popen(self.command("audit_pruned", "runs/small/config.toml", *words), cwd=self.folder, env=self.environment(),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.until(lambda: rows() > place * 4 or place == 0 or process.poll() is not None)
+            self.assertIsNone(process.poll(), "it ended before it was killed")
+            process.kill()
+            process.wait()
+            self.assertNotEqual(self.tables(), whole)
+        self.audit(*words)
+        self.assertEqual(self.tables(), whole)
+
+    def tables(self):
+        return {each.name: each.read_bytes() for each in (self.folder / "runs/small/tools/audit_pruned").glob("*") if each.is_file()}
 
     def test_what_cannot_be_audited_is_refused(self):
         weights = self.parent()

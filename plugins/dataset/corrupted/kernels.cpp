@@ -7,29 +7,21 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-
 #include <trainyard/error.hpp>
 
+#include "blur.hpp"
 #include "jpeg.hpp"
+#include "weather.hpp"
 
 namespace corrupted {
 namespace {
 
 using trainyard::RandomStream;
 
-/// The constants of a corruption, for severity 1 to 5.
-template <class Number>
-using BySeverity = std::array<Number, most_severe>;
-
 constexpr BySeverity<double> gaussian_deviation = {0.04, 0.06, 0.08, 0.09, 0.10};
 constexpr BySeverity<double> photons = {500, 250, 100, 75, 50};
 constexpr BySeverity<double> impulse_share = {0.01, 0.02, 0.03, 0.05, 0.07};
 constexpr BySeverity<double> speckle_deviation = {0.06, 0.1, 0.12, 0.16, 0.2};
-constexpr BySeverity<double> blur_sigma = {0.4, 0.6, 0.7, 0.8, 1.0};
-constexpr BySeverity<std::pair<double, double>> defocus = {
-    {{0.3, 0.4}, {0.4, 0.5}, {0.5, 0.6}, {1.0, 0.2}, {1.5, 0.1}}};  // radius, and sigma of the rim
 constexpr BySeverity<double> contrast_left = {0.75, 0.5, 0.4, 0.3, 0.15};
 constexpr BySeverity<double> brighter = {0.05, 0.1, 0.15, 0.2, 0.3};
 constexpr BySeverity<std::pair<double, double>> saturation = {
@@ -37,19 +29,8 @@ constexpr BySeverity<std::pair<double, double>> saturation = {
 constexpr BySeverity<double> pixels_left = {0.95, 0.9, 0.85, 0.75, 0.65};
 constexpr BySeverity<int> jpeg_quality = {80, 65, 58, 50, 40};
 
-template <class Number>
-Number of(const BySeverity<Number>& constants, std::int64_t severity) {
-  return constants[static_cast<std::size_t>(severity - 1)];
-}
-
 void clip(std::span<float> values) {
   for (float& each : values) each = std::clamp(each, 0.0f, 1.0f);
-}
-
-std::vector<float> normal_numbers(const RandomStream& random, std::size_t count) {
-  at::Tensor drawn = at::empty({static_cast<std::int64_t>(count)}, at::kFloat);
-  trainyard::fill_normal(drawn, random, 0.0, 1.0);
-  return {drawn.const_data_ptr<float>(), drawn.const_data_ptr<float>() + count};
 }
 
 // Noise
@@ -90,93 +71,6 @@ void impulse_noise(double share, const RandomStream& random, std::span<float> va
     const double drawn = random.uniform(i);
     if (drawn < share) values[i] = drawn < share / 2 ? 1.0f : 0.0f;
   }
-}
-
-// Blur
-
-std::vector<float> normal_weights(double sigma, std::int64_t radius) {
-  std::vector<float> weights;
-  double sum = 0.0;
-  for (std::int64_t i = -radius; i <= radius; ++i)
-    sum += std::exp(-0.5 * static_cast<double>(i * i) / (sigma * sigma));
-  for (std::int64_t i = -radius; i <= radius; ++i)
-    weights.push_back(
-        static_cast<float>(std::exp(-0.5 * static_cast<double>(i * i) / (sigma * sigma)) / sum));
-  return weights;
-}
-
-/// Filters a line of `count` values that lie `stride` apart; the values at its ends go on beyond them.
-void filter_line(float* line, std::int64_t count, std::int64_t stride, const std::vector<float>& weights,
-                 std::vector<float>& copy) {
-  const std::int64_t radius = std::ssize(weights) / 2;
-  copy.resize(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) copy[static_cast<std::size_t>(i)] = line[i * stride];
-  for (std::int64_t i = 0; i < count; ++i) {
-    float sum = 0.0f;
-    for (std::int64_t k = -radius; k <= radius; ++k)
-      sum += weights[static_cast<std::size_t>(k + radius)] *
-             copy[static_cast<std::size_t>(std::clamp<std::int64_t>(i + k, 0, count - 1))];
-    line[i * stride] = sum;
-  }
-}
-
-/// The filter is cut at four deviations, as SciPy and scikit-image do.
-void gaussian_blur(double sigma, const Picture& picture) {
-  const std::vector<float> weights = normal_weights(sigma, static_cast<std::int64_t>(4.0 * sigma + 0.5));
-  std::vector<float> copy;
-  for (std::int64_t c = 0; c < picture.channels; ++c) {
-    float* const plane = picture.values.data() + c * picture.plane();
-    for (std::int64_t y = 0; y < picture.height; ++y)
-      filter_line(plane + y * picture.width, picture.width, 1, weights, copy);
-    for (std::int64_t x = 0; x < picture.width; ++x)
-      filter_line(plane + x, picture.height, picture.width, weights, copy);
-  }
-}
-
-/// Returns a square of weights: a disk whose rim is blurred by a filter of 3 x 3.
-std::vector<float> disk(double radius, double sigma, std::int64_t reach) {
-  const std::int64_t side = 2 * reach + 1;
-  const std::vector<float> rim = normal_weights(sigma, 1);
-  std::vector<float> weights(static_cast<std::size_t>(side * side), 0.0f);
-  float sum = 0.0f;
-  for (std::int64_t y = 1 - reach; y < reach; ++y)
-    for (std::int64_t x = 1 - reach; x < reach; ++x) {
-      if (static_cast<double>(x * x + y * y) > radius * radius) continue;
-      sum += 1.0f;
-      for (std::int64_t dy = -1; dy <= 1; ++dy)
-        for (std::int64_t dx = -1; dx <= 1; ++dx)
-          weights[static_cast<std::size_t>((y + dy + reach) * side + x + dx + reach)] +=
-              rim[static_cast<std::size_t>(dy + 1)] * rim[static_cast<std::size_t>(dx + 1)];
-    }
-  for (float& each : weights) each /= sum;
-  return weights;
-}
-
-/// Returns a place in [0, count) by reflection at the outermost values, which are not repeated.
-std::int64_t reflected(std::int64_t place, std::int64_t count) {
-  if (count == 1) return 0;
-  const std::int64_t period = 2 * (count - 1);
-  place = std::abs(place) % period;
-  return place < count ? place : period - place;
-}
-
-void defocus_blur(std::pair<double, double> constants, const Picture& picture) {
-  const auto [radius, sigma] = constants;
-  const std::int64_t reach = static_cast<std::int64_t>(radius) + 1, side = 2 * reach + 1;
-  const std::vector<float> weights = disk(radius, sigma, reach);
-  const std::vector<float> source(picture.values.begin(), picture.values.end());
-  for (std::int64_t c = 0; c < picture.channels; ++c)
-    for (std::int64_t y = 0; y < picture.height; ++y)
-      for (std::int64_t x = 0; x < picture.width; ++x) {
-        float sum = 0.0f;
-        for (std::int64_t dy = -reach; dy <= reach; ++dy)
-          for (std::int64_t dx = -reach; dx <= reach; ++dx)
-            sum += weights[static_cast<std::size_t>((dy + reach) * side + dx + reach)] *
-                   source[static_cast<std::size_t>(c * picture.plane() +
-                                                   reflected(y + dy, picture.height) * picture.width +
-                                                   reflected(x + dx, picture.width))];
-        picture.values[static_cast<std::size_t>(c * picture.plane() + y * picture.width + x)] = sum;
-      }
 }
 
 // Light and colour
@@ -317,11 +211,18 @@ void corrupt(Corruption corruption, std::int64_t severity, const RandomStream& r
     case Corruption::speckle_noise:
       speckle_noise(of(speckle_deviation, severity), random, picture.values);
       break;
-    case Corruption::gaussian_blur: gaussian_blur(of(blur_sigma, severity), picture); break;
-    case Corruption::defocus_blur: defocus_blur(of(defocus, severity), picture); break;
+    case Corruption::gaussian_blur: gaussian_blur(severity, picture); break;
+    case Corruption::defocus_blur: defocus_blur(severity, picture); break;
+    case Corruption::glass_blur: glass_blur(severity, random, picture); break;
+    case Corruption::motion_blur: motion_blur(severity, random, picture); break;
+    case Corruption::zoom_blur: zoom_blur(severity, picture); break;
+    case Corruption::snow: snow(severity, random, picture); break;
+    case Corruption::fog: fog(severity, random, picture); break;
+    case Corruption::spatter: spatter(severity, random, picture); break;
     case Corruption::contrast: contrast(of(contrast_left, severity), picture); break;
     case Corruption::brightness: brightness(of(brighter, severity), picture); break;
     case Corruption::saturate: saturate(of(saturation, severity), picture); break;
+    case Corruption::elastic_transform: elastic_transform(severity, random, picture); break;
     case Corruption::pixelate: pixelate(of(pixels_left, severity), picture); break;
     case Corruption::jpeg_compression: jpeg_compression(of(jpeg_quality, severity), picture); break;
     case Corruption::uniform_noise: return;

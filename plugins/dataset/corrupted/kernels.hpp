@@ -1,6 +1,6 @@
 // Corruptions of images: those of CIFAR-10-C (Hendrycks and Dietterich, "Benchmarking Neural Network Robustness to Common
-// Corruptions and Perturbations", ICLR 2019) that need no pictures and no library of others, under their names and with
-// their constants for 32 x 32 pixels, and uniform noise on standardised pixels.
+// Corruptions and Perturbations", ICLR 2019) but for frost, which needs photographs, under their names and with their
+// constants for 32 x 32 pixels, and uniform noise on standardised pixels.
 #pragma once
 
 #include <array>
@@ -21,18 +21,41 @@ enum class Corruption : std::uint8_t {
   speckle_noise,
   gaussian_blur,
   defocus_blur,
+  glass_blur,
+  motion_blur,
+  zoom_blur,
+  snow,
+  fog,
+  spatter,
   contrast,
   brightness,
   saturate,
+  elastic_transform,
   pixelate,
   jpeg_compression,
   uniform_noise,
 };
 
 /// The names of the corruptions, in the order of the enumeration.
-inline constexpr std::array<std::string_view, 12> names = {
-    "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur",    "defocus_blur",
-    "contrast",       "brightness", "saturate",      "pixelate",      "jpeg_compression", "uniform_noise"};
+inline constexpr std::array<std::string_view, 19> names = {"gaussian_noise",
+                                                           "shot_noise",
+                                                           "impulse_noise",
+                                                           "speckle_noise",
+                                                           "gaussian_blur",
+                                                           "defocus_blur",
+                                                           "glass_blur",
+                                                           "motion_blur",
+                                                           "zoom_blur",
+                                                           "snow",
+                                                           "fog",
+                                                           "spatter",
+                                                           "contrast",
+                                                           "brightness",
+                                                           "saturate",
+                                                           "elastic_transform",
+                                                           "pixelate",
+                                                           "jpeg_compression",
+                                                           "uniform_noise"};
 inline constexpr std::int64_t most_severe = 5;
 
 inline std::string_view name_of(Corruption corruption) {

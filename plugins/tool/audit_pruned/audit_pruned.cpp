@@ -2,6 +2,7 @@
 // Neural Networks beyond Test Accuracy", MLSys 2021): how near pruned networks are to their parent, how much of it can be
 // pruned on noisy and corrupted data, which pixels they go by, which classes they lose.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -28,6 +29,20 @@ namespace {
 using namespace trainyard;
 using namespace audit;
 using corrupted::Corruption;
+
+/// Adds the seconds of its life to a sum.
+class Timed {
+ public:
+  explicit Timed(double& sum) : sum_(sum) {}
+  ~Timed() { sum_ += std::chrono::duration<double>(Clock::now() - begun_).count(); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& sum_;
+  Clock::time_point begun_ = Clock::now();
+};
 
 struct BackSelectOptions {
   std::int64_t images = 0;
@@ -80,6 +95,10 @@ class AuditPruned final : public Tool {
   std::vector<Shared> shared_pixels(Workshop& shop, const Samples& samples, std::size_t chooser);
   std::vector<double> confidence(std::size_t network, const at::Tensor& images, at::IntArrayRef shape,
                                  std::int64_t label) const;
+  at::Tensor parents_logits(const at::Tensor& inputs) {
+    const Timed timed(parents_);
+    return findings_.networks.front().logits(inputs, device());
+  }
   void tell_progress(Workshop& shop, std::int64_t more) { shop.progress(done_ += more, total_); }
   bool needs_pixels() const { return !options_.corruptions.empty(); }
   std::string folder_of(Workshop& shop) const;
@@ -94,6 +113,8 @@ class AuditPruned final : public Tool {
   std::string choose_, report_;  ///< splits
   Findings findings_;
   std::int64_t classes_ = 0, done_ = 0, total_ = 0;
+  std::int64_t copies_ = 0;               ///< of samples that were looked at
+  double seconds_ = 0.0, parents_ = 0.0;  ///< that took, and the parent's forwards in it
 };
 
 void AuditPruned::describe(Manifest<Options>& m) {
@@ -237,6 +258,7 @@ std::vector<Distribution> AuditPruned::distributions() const {
 
 void AuditPruned::look_at(Workshop& shop, const std::string& split, const Samples& samples,
                           const Distribution& distribution) {
+  const Timed timed(seconds_);
   Finding finding{split, distribution, std::vector<Outcome>(findings_.networks.size(), Outcome(classes_))};
   const std::int64_t count = samples.inputs.size(0);
   for (std::int64_t draw = 0; draw < distribution.draws; ++draw)
@@ -245,7 +267,7 @@ void AuditPruned::look_at(Workshop& shop, const std::string& split, const Sample
       const std::int64_t some = std::min(options_.batch_size, count - first);
       const at::Tensor inputs = inputs_of(distribution, samples, first, some, options_.seed, draw);
       const at::Tensor labels = samples.labels.narrow(0, first, some);
-      const at::Tensor parents = findings_.networks.front().logits(inputs, device());
+      const at::Tensor parents = parents_logits(inputs);
       if (parents.size(1) != classes_)
         throw ConfigError("the network gives " + std::to_string(parents.size(1)) +
                           " numbers a sample, and the data has " + std::to_string(classes_) +
@@ -253,6 +275,7 @@ void AuditPruned::look_at(Workshop& shop, const std::string& split, const Sample
       finding.outcomes.front().add(parents, parents, labels);
       for (std::size_t i = 1; i < findings_.networks.size(); ++i)
         finding.outcomes[i].add(findings_.networks[i].logits(inputs, device()), parents, labels);
+      copies_ += some;
       tell_progress(shop, some);
     }
   findings_.all.push_back(std::move(finding));
@@ -389,6 +412,10 @@ Report AuditPruned::report_of(Workshop& shop, const std::string& folder) const {
   report.facts.emplace_back("calibration error of the parent", clean.outcomes.front().calibration_error());
   if (findings_.evaluations > 0)
     report.facts.emplace_back("evaluations of BackSelect", findings_.evaluations);
+  const auto copies = static_cast<double>(copies_);
+  report.facts.emplace_back("forwards a second",
+                            copies * static_cast<double>(findings_.networks.size()) / seconds_);
+  report.facts.emplace_back("forwards a second of the parent alone", copies / parents_);
   report.facts.emplace_back("tables", folder);
   report.columns = {"distribution", "parent's error"};
   if (findings_.has_yardstick())
