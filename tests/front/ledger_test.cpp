@@ -6,6 +6,7 @@
 #include "core/rundir/as_left.hpp"
 #include "core/rundir/ledger.hpp"
 #include "core/rundir/manifest.hpp"
+#include "core/rundir/run_directory.hpp"
 #include "support/files.hpp"
 
 namespace ledger_tests {
@@ -43,6 +44,12 @@ std::string text(const std::vector<Entry>& entries) {
 }
 
 }  // namespace
+
+TEST_CASE("a folder that cannot be synced is an error of the data") {
+  CHECK_THROWS_MATCHES(report::sync_folder("/nowhere/at all"), DataError,
+                       Catch::Matchers::Message("cannot open '/nowhere/at all': No such file or directory"));
+  CHECK_NOTHROW(report::sync_folder("/tmp"));
+}
 
 TEST_CASE("a ledger reads back as it was written", "[ledger]") {
   Ledger ledger{

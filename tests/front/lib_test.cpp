@@ -156,6 +156,15 @@ TEST_CASE("lib: a file is read with all its bytes, and one that is not there is 
   CHECK(errno == ENOENT);
 }
 
+TEST_CASE("lib: strings and keys of TOML") {
+  CHECK(lib::toml_string("plain") == "\"plain\"");
+  CHECK(lib::toml_string("a \"b\" \\ \n\t\x01\x7f\xc3\xa9") == R"("a \"b\" \\ \n\t\u0001\u007F)"
+                                                               "\xc3\xa9\"");
+  CHECK(lib::toml_key("fold_0-a") == "fold_0-a");
+  CHECK(lib::toml_key("a.b") == "\"a.b\"");
+  CHECK(lib::toml_key("") == "\"\"");
+}
+
 TEST_CASE("lib: numbers are printed") {
   CHECK(lib::printed("%.5g|%lld|%s", 0.1, 7LL, "text") == "0.1|7|text");
   CHECK(lib::printed("%.3f", std::numeric_limits<double>::max()).size() == 313);

@@ -5,10 +5,8 @@
 #include <utility>
 
 #include <trainyard/helpers/shape_text.hpp>
-#include <trainyard/linked_samples.hpp>
-#include <trainyard/staged_dataset.hpp>
 
-#include "../around.hpp"
+#include "../staged_around.hpp"
 #include "kernels.hpp"
 #include "pixel_scale.hpp"
 
@@ -36,7 +34,7 @@ class ScaledData final : public NewData {
   std::function<void(Batch&)> scale_;
 };
 
-class Corrupted final : public StagedDataset, public LinkedSamples, public datasets::AroundAnother {
+class Corrupted final : public datasets::StagedAround {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -70,47 +68,27 @@ class Corrupted final : public StagedDataset, public LinkedSamples, public datas
     PluginList<Dataset> of = options_.of;
     if (needs_pixels() && of.tables.size() == 1) take_scale(corrupted::innermost(of.tables.front()));
     make_within(host(), of);
-    if (auto* const learns = within_as<Learns>()) {
-      if (taken_) learns->set_taken(taken_);
-      if (learned_) learns->use(*learned_);
-    }
-    within().open(split);
+    open_within(split, taken());
     if (options_.corruptions.empty()) return;
     set_shape(within().schema());
     if (needs_pixels()) scale_ = PixelScale(mean_, std_, shape_);
   }
 
-  std::int64_t size() const override { return within().size(); }
-  BatchSchema schema() const override { return within().schema(); }
-  Samples labels() const override { return within().labels(); }
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
     return corrupt(within().read(indices, context), indices, context);
   }
 
-  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
-  void use(const Table& learned) override { learned_ = learned; }
   std::unique_ptr<NewData> read_new(const std::string& path) const override {
-    std::unique_ptr<NewData> data = AroundAnother::read_new(path);
+    std::unique_ptr<NewData> data = StagedAround::read_new(path);
     if (scale_.empty()) return data;
     return std::make_unique<ScaledData>(std::move(data), [this](Batch& batch) {
       for (std::int64_t i = 0; i < batch.input().size(0); ++i) scale_.apply(values_of(batch, i));
     });
   }
 
-  std::string parted_by() const override {
-    const auto* const linked = within_as<const LinkedSamples>();
-    return linked != nullptr ? linked->parted_by() : std::string();
-  }
-  // For a cache around it.
-  std::string source() const override { return staged().source(); }
-  std::string decoding() const override { return staged().decoding(); }
-  std::vector<std::uint8_t> fetch(std::int64_t index) const override { return staged().fetch(index); }
-  Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const override {
-    return staged().decode(index, bytes);
-  }
   Batch assemble(std::span<const std::int64_t> indices, std::span<const Sample> samples,
                  const ReadContext& context) const override {
-    return corrupt(staged().assemble(indices, samples, context), indices, context);
+    return corrupt(StagedAround::assemble(indices, samples, context), indices, context);
   }
 
  private:
@@ -201,20 +179,11 @@ class Corrupted final : public StagedDataset, public LinkedSamples, public datas
                       "the largest number of the files");
   }
 
-  const StagedDataset& staged() const {
-    if (const auto* const staged = within_as<const StagedDataset>()) return *staged;
-    throw ConfigError("of: the dataset \"" + type_within() +
-                      "\" does not tell apart what can be kept of a sample and what is random "
-                      "(StagedDataset): take it without a cache");
-  }
-
   Options options_;
   bool trains_ = false;
   std::vector<double> mean_, std_;  ///< of the dataset within, which goes without
   Picture shape_;                   ///< without values
   PixelScale scale_;                ///< empty: the dataset within scales
-  std::optional<Table> learned_;    ///< for the dataset within
-  TakenSamples taken_;              ///< empty: all samples
 };
 
 }  // namespace

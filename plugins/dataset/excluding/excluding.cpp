@@ -5,11 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include <trainyard/linked_samples.hpp>
-#include <trainyard/staged_dataset.hpp>
-
-#include "../around.hpp"
 #include "../by_row.hpp"
+#include "../staged_around.hpp"
 #include "lib/fnv1a.hpp"
 
 namespace {
@@ -17,7 +14,7 @@ namespace {
 using namespace trainyard;
 using Samples = std::vector<std::int64_t>;
 
-class Excluding final : public StagedDataset, public LinkedSamples, public datasets::AroundAnother {
+class Excluding final : public datasets::StagedAround {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -39,31 +36,19 @@ class Excluding final : public StagedDataset, public LinkedSamples, public datas
     make_within(host(), options_.of);
     trains_ = split == "train" && !options_.exclude.empty();
     if (trains_) read_flags();
-    if (auto* const learns = within_as<Learns>()) {
-      if (taken_ || trains_) learns->set_taken([this](std::int64_t size) { return left(size); });
-      if (learned_) learns->use(*learned_);
-    }
-    within().open(split);
-    if (trains_) tell(taken(size()).size() - left(size()).size());
+    open_within(split, trains_ ? TakenSamples([this](std::int64_t size) { return left(size); }) : taken());
+    if (trains_) tell(taken_of(size()).size() - left(size()).size());
   }
 
-  std::int64_t size() const override { return within().size(); }
-  BatchSchema schema() const override { return within().schema(); }
-  Samples labels() const override { return within().labels(); }
-  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
-    return within().read(indices, context);
-  }
-
-  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
   Samples ungraded() const override {
     Samples both;
-    std::ranges::set_union(AroundAnother::ungraded(), flagged_, std::back_inserter(both));
+    std::ranges::set_union(StagedAround::ungraded(), flagged_, std::back_inserter(both));
     return both;
   }
   /// What the dataset within learned, and which rows it did not learn from.
   Table learned() const override {
     Table table;
-    table.set("of", AroundAnother::learned());
+    table.set("of", StagedAround::learned());
     table.set("left_out", digest_of(flagged_));
     return table;
   }
@@ -72,24 +57,8 @@ class Excluding final : public StagedDataset, public LinkedSamples, public datas
     if (of == nullptr || of->get_if<Table>() == nullptr || left_out == nullptr ||
         left_out->get_if<std::string>() == nullptr)
       throw DataError("what was learned of the training split is damaged: train the run anew");
-    if (!of->as<Table>().empty()) learned_ = of->as<Table>();
+    if (!of->as<Table>().empty()) StagedAround::use(of->as<Table>());
     left_out_before_ = left_out->as<std::string>();
-  }
-
-  std::string parted_by() const override {
-    const auto* const linked = within_as<const LinkedSamples>();
-    return linked != nullptr ? linked->parted_by() : std::string();
-  }
-  // For a cache around it.
-  std::string source() const override { return staged().source(); }
-  std::string decoding() const override { return staged().decoding(); }
-  std::vector<std::uint8_t> fetch(std::int64_t index) const override { return staged().fetch(index); }
-  Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const override {
-    return staged().decode(index, bytes);
-  }
-  Batch assemble(std::span<const std::int64_t> indices, std::span<const Sample> samples,
-                 const ReadContext& context) const override {
-    return staged().assemble(indices, samples, context);
   }
 
  private:
@@ -100,27 +69,21 @@ class Excluding final : public StagedDataset, public LinkedSamples, public datas
     for (std::int64_t i = 0; i < rows_; ++i)
       if (flags[static_cast<std::size_t>(i)] == 1.0) flagged_.push_back(i);
   }
-  const StagedDataset& staged() const {
-    if (const auto* const staged = within_as<const StagedDataset>()) return *staged;
-    throw ConfigError("of: the dataset \"" + type_within() +
-                      "\" does not tell apart what can be kept of a sample and what is random "
-                      "(StagedDataset): take it without a cache");
-  }
   static std::string digest_of(const Samples& samples) {
     lib::Fnv1a sum;
     for (const std::int64_t sample : samples) sum.update(std::to_string(sample) + ' ');
     return sum.hex();
   }
 
-  Samples taken(std::int64_t size) const {
-    if (taken_) return taken_(size);
+  Samples taken_of(std::int64_t size) const {
+    if (taken()) return taken()(size);
     Samples all(static_cast<std::size_t>(size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
     return all;
   }
   /// Samples that the split takes and that no row of the file takes out.
   Samples left(std::int64_t size) const {
-    Samples samples = taken(size), rest;
+    Samples samples = taken_of(size), rest;
     if (!trains_) return samples;
     if (rows_ != size)
       throw DataError(options_.exclude + " has " + std::to_string(rows_) +
@@ -133,7 +96,7 @@ class Excluding final : public StagedDataset, public LinkedSamples, public datas
     return rest;
   }
   void tell(std::size_t count) {
-    const std::string text = std::to_string(count) + " of " + std::to_string(taken(size()).size()) +
+    const std::string text = std::to_string(count) + " of " + std::to_string(taken_of(size()).size()) +
                              " samples are left out of training: those that " + options_.exclude + " flags";
     host().log(LogLevel::info, text);
     host().journal("left_out", text);
@@ -143,11 +106,9 @@ class Excluding final : public StagedDataset, public LinkedSamples, public datas
 
   Options options_;
   bool trains_ = false;
-  std::int64_t rows_ = 0;         ///< of the file, where the split is for training
-  Samples flagged_;               ///< in it, ascending
-  std::optional<Table> learned_;  ///< for the dataset within
-  std::string left_out_before_;   ///< digest of the rows that were left out where the run began
-  TakenSamples taken_;            ///< empty: all samples
+  std::int64_t rows_ = 0;        ///< of the file, where the split is for training
+  Samples flagged_;              ///< in it, ascending
+  std::string left_out_before_;  ///< digest of the rows that were left out where the run began
 };
 
 }  // namespace
