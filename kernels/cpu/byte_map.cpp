@@ -1,9 +1,7 @@
 #include "kernels/cpu/byte_map.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "kernels/cpu/byte_map_micro.hpp"
@@ -11,47 +9,48 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr int decades = 7;
-
-/// The magnitudes of a decade divide it evenly, and lie in the middle of their parts. The last one of all is 1.
-int fill_magnitudes(float* magnitude, int in_least_decade) {
-  int count = 0;
-  magnitude[count++] = 0.0f;
-  for (int decade = 0; decade < decades; ++decade) {
-    const int parts = in_least_decade << decade;
-    for (int part = 0; part < parts; ++part)
-      magnitude[count++] =
-          static_cast<float>(std::pow(10.0, decade - decades + 1) * (0.1 + 0.9 * (part + 0.5) / parts));
-  }
-  return count;
+/// Rounds to 16 bits: times a fraction of 8 bits it is exact, with a fused addition or without.
+float in_few_bits(double number) {
+  int exponent = 0;
+  const double fraction = std::frexp(number, &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, 16)), exponent - 16));
 }
 
-/// Finds for each bucket which magnitude is the nearest to its smallest quotient.
-void fill_buckets(ByteMap& map) {
-  for (std::int32_t key = 0; key < ByteMap::buckets; ++key) {
-    const auto bits = static_cast<std::uint32_t>(key + ByteMap::least_key) << (23 - ByteMap::mantissa);
-    const float least = key == 0 ? 0.0f : std::bit_cast<float>(bits);
-    map.first[key] =
-        static_cast<std::int32_t>(std::lower_bound(map.above, map.above + map.count, least) - map.above);
-  }
+void fill_decade(ByteMap& map, int decade, int parts, int used) {
+  const double unit = std::pow(10.0, decade - 6);
+  const float width = in_few_bits(0.9 * unit), part = width / static_cast<float>(parts);
+  map.lower[decade] = static_cast<float>(0.1 * unit);
+  map.least[decade] = map.lower[decade] + part / 2;
+  map.width[decade] = width;
+  map.per_part[decade] = 1.0f / part;
+  map.code[decade] = map.count;
+  map.last[decade] = used - 1;
+  for (int place = 0; place < used; ++place)
+    map.magnitude[map.count++] = map.least[decade] + part * static_cast<float>(place);
 }
 
 ByteMap make_map(bool has_sign) {
-  ByteMap map{.has_sign = has_sign, .count = 0, .magnitude = {}, .above = {}, .first = {}, .value = {}};
-  map.count = fill_magnitudes(map.magnitude, has_sign ? 1 : 2);
-  // With a sign the middle of the last part gives way to 1, so that there are as many numbers below zero as above.
-  if (has_sign) --map.count;
+  ByteMap map{};
+  map.has_sign = has_sign;
+  map.count = 1;
+  for (int decade = 0; decade < 7; ++decade) {
+    const int parts = (has_sign ? 1 : 2) << decade;
+    // With a sign the last number of all gives way to 1, so that there are as many below zero as above it.
+    fill_decade(map, decade, parts, parts - (has_sign && decade == 6 ? 1 : 0));
+  }
+  map.lower[7] = map.least[7] = 1.0f;
+  map.code[7] = map.count;
   map.magnitude[map.count++] = 1.0f;
-  for (int code = 0; code + 1 < map.count; ++code)
-    map.above[code] = (map.magnitude[code] + map.magnitude[code + 1]) / 2;
-  map.above[map.count - 1] = std::numeric_limits<float>::infinity();
+  for (int decade = 0; decade < ByteMap::decades; ++decade) {
+    const std::int32_t first = map.code[decade];
+    map.above[decade] = (map.magnitude[first - 1] + map.magnitude[first]) / 2;
+  }
   if (!has_sign) map.above[0] = 0.0f;
   for (int byte = 0; byte < 256; ++byte) {
     const int code = has_sign ? static_cast<std::int8_t>(byte) : byte;
     const float magnitude = map.magnitude[std::min(std::abs(code), map.count - 1)];
     map.value[byte] = code < 0 ? -magnitude : magnitude;
   }
-  fill_buckets(map);
   return map;
 }
 

@@ -12,17 +12,24 @@ namespace trainyard::kernels {
 
 /// Signed codes are -127 to 127, zero is 0, and 1 and -1 are exact. Unsigned codes are 0 to 255, for squares: only
 /// zero becomes 0, as a divisor that is rounded to zero would make a step of any length.
+///
+/// The numbers of a decade are the middles of its parts, which are even, so that codes are found by arithmetic. Beside the
+/// seven decades an eighth has 1 alone.
 struct ByteMap {
-  /// Buckets of a quotient by its exponent and 7 bits of its mantissa, from 2^-23 to 1.
-  static constexpr int mantissa = 7, least_exponent = 127 - 23;
-  static constexpr std::int32_t least_key = least_exponent << mantissa, buckets = (23 << mantissa) + 1;
+  static constexpr int decades = 8;
 
   bool has_sign;
-  int count;                    ///< magnitudes
-  float magnitude[256];         ///< ascending, from 0 to 1
-  float above[256];             ///< a quotient above it is nearer to the next magnitude; the last: infinity
-  std::int32_t first[buckets];  ///< the smallest magnitude that is the nearest to a quotient of the bucket
-  float value[256];             ///< by the byte of a code
+  int count;             ///< magnitudes
+  float magnitude[256];  ///< ascending, from 0 to 1
+  float value[256];      ///< by the byte of a code
+
+  // By decade, in as many lanes as a register has.
+  float above[16];  ///< a quotient above it belongs to this decade or a higher one; of the least: is not zero
+  float lower[16];  ///< where the first part begins
+  float per_part[16];               ///< 1 / the width of a part
+  float least[16];                  ///< the number of the first part
+  float width[16];                  ///< of all parts; so few bits that a part's share of it is exact
+  std::int32_t code[16], last[16];  ///< the code of the first part, and the place of the last part
 };
 
 const ByteMap& signed_map();

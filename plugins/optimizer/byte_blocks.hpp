@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <type_traits>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -12,6 +13,8 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -63,10 +66,22 @@ inline void pack_by_aten(const at::Tensor& values, const ByteBlocks& to,
   to.scales.copy_(largest.masked_fill(largest < FLT_MIN, 0.0));
   const at::Tensor scales = to.scales.unsqueeze(1);
   const at::Tensor quotients = at::where(scales == 0, 0.0, blocks / scales);
-  // The last magnitude has nothing above it. NaN goes after all.
-  const at::Tensor above =
-      at::from_blob(const_cast<float*>(map.above), {map.count - 1}, at::kFloat).clone().to(values.device());
-  at::Tensor codes = at::bucketize(quotients.abs(), above, /*out_int32=*/true);
+  const at::Tensor sizes = quotients.abs();
+  const auto table = [&](const auto* numbers, at::ScalarType type) {
+    using Number = std::remove_const_t<std::remove_pointer_t<decltype(numbers)>>;
+    return at::from_blob(const_cast<Number*>(numbers), {trainyard::kernels::ByteMap::decades}, type)
+        .clone()
+        .to(values.device());
+  };
+  const at::Tensor above = table(map.above, at::kFloat);
+  const at::Tensor decade = at::bucketize(sizes, above.slice(0, 1));
+  const auto of_decade = [&](const at::Tensor& numbers) { return numbers.index({decade}); };
+  const at::Tensor place =
+      ((sizes - of_decade(table(map.lower, at::kFloat))) * of_decade(table(map.per_part, at::kFloat)))
+          .to(at::kInt);
+  at::Tensor codes =
+      at::minimum(place, of_decade(table(map.last, at::kInt))) + of_decade(table(map.code, at::kInt));
+  codes = at::where(sizes > above[0], codes, 0);
   if (map.has_sign) codes = at::where(quotients < 0, -codes, codes);
   to.codes.copy_(codes.flatten().narrow(0, 0, count).view(values.sizes()));
 }

@@ -71,7 +71,7 @@ class ByteOptimizer : public SlotOptimizer, public PlainState {
     for (const ByteSlot& each : byte_slots_) {
       if (slot.name == scale_of(each.name))
         return packed ? make_byte_blocks(param, each.has_sign).scales
-                      : at::zeros({0}, at::TensorOptions(at::kFloat).device(param.device()));
+                      : at::zeros({0}, param.options().requires_grad(false));
       if (slot.name == each.name && packed) return make_byte_blocks(param, each.has_sign).codes;
     }
     return SlotOptimizer::make_slot(slot, name, param);

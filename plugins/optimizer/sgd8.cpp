@@ -8,6 +8,23 @@ namespace {
 using namespace trainyard;
 using namespace optimizers;
 
+/// g = gradient + weight_decay w, buffer = kept buffer + added g, w -= rate (of_gradient g + of_buffer buffer).
+struct SgdStep {
+  float kept, added, of_gradient, of_buffer, rate, weight_decay;
+};
+
+/// Compiled once for each instruction set; the loader takes the best that the processor has.
+__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void sgd_step(
+    float* __restrict weight, float* __restrict buffer, const float* __restrict gradient, std::int64_t width,
+    const SgdStep& given) {
+  const SgdStep step = given;
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float g = gradient[i] + step.weight_decay * weight[i];
+    buffer[i] = step.kept * buffer[i] + step.added * g;
+    weight[i] -= step.rate * (step.of_gradient * g + step.of_buffer * buffer[i]);
+  }
+}
+
 class Sgd8 final : public ByteOptimizer {
  public:
   struct Options {
@@ -45,19 +62,16 @@ class Sgd8 final : public ByteOptimizer {
 
   BlockUpdate block_update(std::size_t group, std::int64_t updates) const override {
     const ParamGroup& values = groups_[group];
-    const bool first = updates == 1, nesterov = options_.nesterov;
-    const auto kept = static_cast<float>(first ? 0.0 : momentum(values));
-    const auto added = static_cast<float>(first ? 1.0 : 1.0 - options_.dampening);
-    const auto ahead = static_cast<float>(momentum(values)), rate = static_cast<float>(values.lr),
-               decay = static_cast<float>(values.weight_decay);
-    return [=](const BlockOfParameter& block) {
-      float* const w = block.weight;
-      float* const b = block.slots[0];
-      for (std::int64_t i = 0; i < block.width; ++i) {
-        const float g = block.gradient[i] + decay * w[i];
-        b[i] = kept * b[i] + added * g;
-        w[i] -= rate * (nesterov ? g + ahead * b[i] : b[i]);
-      }
+    const bool first = updates == 1;
+    const double kept = momentum(values);
+    const SgdStep step{.kept = static_cast<float>(first ? 0.0 : kept),
+                       .added = static_cast<float>(first ? 1.0 : 1.0 - options_.dampening),
+                       .of_gradient = options_.nesterov ? 1.0f : 0.0f,
+                       .of_buffer = static_cast<float>(options_.nesterov ? kept : 1.0),
+                       .rate = static_cast<float>(values.lr),
+                       .weight_decay = static_cast<float>(values.weight_decay)};
+    return [step](const BlockOfParameter& block) {
+      sgd_step(block.weight, block.slots[0], block.gradient, block.width, step);
     };
   }
 

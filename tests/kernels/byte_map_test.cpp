@@ -2,6 +2,7 @@
 // are is compared with the paper in tests/plugins/byte_optimizer_test.cpp.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -87,7 +88,8 @@ TEST_CASE("every bucket of quotients leads to the nearest magnitude at its ends"
     const ByteMap& map = has_sign ? signed_map() : unsigned_map();
     Floats values{1.0f};
     for (int i = 0; i < map.count; ++i)
-      for (const float of : {map.magnitude[i], map.above[i]})
+      for (const float of :
+           {map.magnitude[i], (map.magnitude[i] + map.magnitude[std::min(i + 1, map.count - 1)]) / 2})
         if (of <= 1.0f)
           for (const float near : {std::nextafter(of, 0.0f), of, std::nextafter(of, 1.0f)})
             values.push_back(near);

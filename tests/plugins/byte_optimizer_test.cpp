@@ -86,7 +86,7 @@ TEST_CASE("the maps are those of the paper") {
     REQUIRE(map->count == static_cast<int>(expected.size()));
     for (int i = 0; i < map->count; ++i) {
       const auto number = expected[i].get<float>();
-      CHECK(std::abs(map->magnitude[i] - number) <= 1e-6f * number);
+      CHECK(std::abs(map->magnitude[i] - number) <= 1e-5f * number);
     }
   }
 }
@@ -174,7 +174,7 @@ TEST_CASE("AdamW's averages go into 8 bits and back as near as the map allows") 
     const at::Tensor error = (after.tensors.at(name) - values).abs();
     const at::Tensor largest = at::constant_pad_nd(values.abs(), {0, 120}).view({-1, 256}).amax(1, true);
     const at::Tensor blocks = at::constant_pad_nd(error, {0, 120}).view({-1, 256});
-    CHECK((blocks / largest).max().item<double>() < 0.012);  // half of the widest gap
+    CHECK((blocks / largest).max().item<double>() < 0.012);                        // half of the widest gap
     CHECK((error / values.abs().clamp_min(1e-30)).median().item<double>() < 0.2);  // over seven decades
   }
   exact->load(StateReader(after));  // an adamw takes them
