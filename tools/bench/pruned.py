@@ -243,13 +243,13 @@ def fashion(seeds, epochs, quick):
     ratios = [.5, .9] if quick else [.4, .68, .85, .94, .98]
     names = [f"{name} 3" for name in MIX1 + MIX2]
     results = {}
-    for seed in seeds:
-        for way in ("clean", "mix1"):
-            options = f"corruptions = {MIX1}\nseverity = [0, 5]\n".replace("'", '"') if way == "mix1" else ""
-            data = FASHION_DATA.replace("CORRUPTIONS", options).replace("TRAIN", "0.02" if quick else "0.34")
-            networks = Networks(SOURCE / f"build/pruned/fashion-{epochs}{'-quick' if quick else ''}", FASHION_MODEL, data, 0.03, epochs, 61470, 236)
-            networks.folder.mkdir(parents=True, exist_ok=True)
-            for method in METHODS:
+    for way in ("clean", "mix1"):
+        options = f"corruptions = {MIX1}\nseverity = [0, 5]\n".replace("'", '"') if way == "mix1" else ""
+        data = FASHION_DATA.replace("CORRUPTIONS", options).replace("TRAIN", "0.02" if quick else "0.34")
+        networks = Networks(SOURCE / f"build/pruned/fashion-{epochs}{'-quick' if quick else ''}", FASHION_MODEL, data, 0.03, epochs, 61470, 236)
+        networks.folder.mkdir(parents=True, exist_ok=True)
+        for method in METHODS:
+            for seed in seeds:
                 family = networks.family(seed, f"{way}-", ratios, method)
                 results[way, method, seed] = networks.audit(family, "--corruptions", str(MIX1 + MIX2).replace("'", '"'), "--severity", "[3]",
                                                             "--choose", "test", *(["--images", 100] if quick else []), kept=f"{way}-{method}-{seed}")

@@ -272,9 +272,10 @@ void AuditPruned::look_at(Workshop& shop, const std::string& split, const Sample
         throw ConfigError("the network gives " + std::to_string(parents.size(1)) +
                           " numbers a sample, and the data has " + std::to_string(classes_) +
                           " classes: an audit is of classifiers");
-      finding.outcomes.front().add(parents, parents, labels);
+      const Said said(parents);
+      finding.outcomes.front().add(said, said, labels);
       for (std::size_t i = 1; i < findings_.networks.size(); ++i)
-        finding.outcomes[i].add(findings_.networks[i].logits(inputs, device()), parents, labels);
+        finding.outcomes[i].add(findings_.networks[i].logits(inputs, device()), said, labels);
       copies_ += some;
       tell_progress(shop, some);
     }

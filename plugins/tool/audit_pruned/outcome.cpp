@@ -33,16 +33,19 @@ double Calibration::error() const {
   return samples == 0 ? 0.0 : sum / static_cast<double>(samples);
 }
 
-void Outcome::add(const at::Tensor& logits, const at::Tensor& parents, const at::Tensor& labels) {
-  const at::Tensor mine = logits.to(at::kDouble).contiguous(), theirs = parents.to(at::kDouble).contiguous();
-  const at::Tensor p = at::softmax(mine, 1).contiguous(), q = at::softmax(theirs, 1).contiguous();
+Said::Said(const at::Tensor& single)
+    : logits(single.to(at::kDouble).contiguous()), probabilities(at::softmax(logits, 1).contiguous()) {}
+
+void Outcome::add(const Said& mine, const Said& parents, const at::Tensor& labels) {
   const auto* label = labels.const_data_ptr<std::int64_t>();
-  const std::int64_t classes = mine.size(1);
-  for (std::int64_t i = 0; i < mine.size(0); ++i) {
-    const double* const a = p.const_data_ptr<double>() + i * classes;
-    const double* const b = q.const_data_ptr<double>() + i * classes;
-    const double* const x = mine.const_data_ptr<double>() + i * classes;
-    const double* const y = theirs.const_data_ptr<double>() + i * classes;
+  const std::int64_t classes = mine.logits.size(1);
+  const auto* const p = mine.probabilities.const_data_ptr<double>();
+  const auto* const q = parents.probabilities.const_data_ptr<double>();
+  const auto* const own = mine.logits.const_data_ptr<double>();
+  const auto* const theirs = parents.logits.const_data_ptr<double>();
+  for (std::int64_t i = 0; i < mine.logits.size(0); ++i) {
+    const double *const a = p + i * classes, *const b = q + i * classes;
+    const double *const x = own + i * classes, *const y = theirs + i * classes;
     double squares = 0.0, most = 0.0, of_logits = 0.0;
     for (std::int64_t c = 0; c < classes; ++c) {
       squares += (a[c] - b[c]) * (a[c] - b[c]);

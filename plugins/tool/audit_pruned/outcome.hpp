@@ -25,13 +25,20 @@ class Calibration {
   std::array<Range, ranges> ranges_;
 };
 
+/// What a network said of some samples, [samples, classes], in double precision on the CPU.
+struct Said {
+  at::Tensor logits, probabilities;
+
+  Said(const at::Tensor& single);  // NOLINT(google-explicit-constructor): the same numbers
+};
+
 class Outcome {
  public:
   explicit Outcome(std::int64_t classes = 0)
       : of_class_(static_cast<std::size_t>(classes)), wrong_(static_cast<std::size_t>(classes)) {}
 
   /// Takes logits [samples, classes] of this network and of the parent for the same inputs, and the labels; all on the CPU.
-  void add(const at::Tensor& logits, const at::Tensor& parents, const at::Tensor& labels);
+  void add(const Said& mine, const Said& parents, const at::Tensor& labels);
 
   std::int64_t samples() const { return samples_; }
   double error() const { return share(wrong_in_all_); }
