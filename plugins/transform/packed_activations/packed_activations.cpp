@@ -72,7 +72,7 @@ class PackedActivations final : public Transform {
     if (!codecs.empty()) codec = std::move(codecs.front());
     packer_ = std::make_shared<Packer>(context.network(), chosen(*context.network().graph()),
                                        Quantiser{.scheme = options_.scheme, .block = options_.block}, codec);
-    packer_->watch(context.network());
+    packer_->watch(context.network(), this);
   }
 
   /// Behind a forward pass, when nothing of it is left but what backward needs.

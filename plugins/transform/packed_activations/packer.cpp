@@ -83,8 +83,8 @@ Packer::Packer(const Network& network, std::set<std::string, std::less<>> nodes,
   }
 }
 
-void Packer::watch(Network& network) {
-  network.add_tap(this, [self = shared_from_this()](const NodeActivity& activity) { self->see(activity); });
+void Packer::watch(Network& network, const void* owner) {
+  network.add_tap(owner, [self = shared_from_this()](const NodeActivity& activity) { self->see(activity); });
 }
 
 void Packer::see(const NodeActivity& activity) {

@@ -60,8 +60,9 @@ class Packer : public std::enable_shared_from_this<Packer> {
   Packer(const Network& network, std::set<std::string, std::less<>> nodes, const Quantiser& quantiser,
          std::shared_ptr<const Codec> codec);
 
-  /// Looks at the passes of the network from now on. The network's tap shares this object.
-  void watch(Network& network);
+  /// Looks at the passes of the network from now on, in the place of another packer of this owner (Network::add_tap). The
+  /// network's tap shares this object.
+  void watch(Network& network, const void* owner);
 
   /// Returns what the last forward pass keeps; to be called behind it and ahead of its backward.
   Kept kept();
