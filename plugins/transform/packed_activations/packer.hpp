@@ -63,6 +63,7 @@ class Packer : public std::enable_shared_from_this<Packer> {
   /// Looks at the passes of the network from now on, in the place of another packer of this owner (Network::add_tap). The
   /// network's tap shares this object.
   void watch(Network& network, const void* owner);
+  bool watches(const Network& network) const { return &network_ == &network; }
 
   /// Returns what the last forward pass keeps; to be called behind it and ahead of its backward.
   Kept kept();
