@@ -62,6 +62,7 @@ class PackedActivations(KilledTest):
         self.assertIn("run as eager does", (self.folder / "runs/small/run.log").read_text())
         self.assertIn("needs executor.type != compiled", self.host("validate", "run.toml").stderr.replace("does all it can only with", "needs"))
         self.assertEqual(self.weights(LONG + PACKED + planned(9, "executor", "compiled", 0) + planned(18, "executor", "eager", 0)), expected)
+        self.assertEqual(len(self.metric("activations/bytes")), 30)
 
     def test_what_cannot_be_is_refused_with_both_names(self):
         for text, names in ((LONG + '[executor]\ntype = "wavelet"\n', ["wavelet"]), (LONG + '[executor]\ntype = "pipelined"\nstages = 2\n', ["pipelined"]),

@@ -57,7 +57,7 @@ std::shared_ptr<Packer> watched(Network& network, const Quantiser& quantiser, co
                                 const Names& nodes = {}) {
   auto packer = std::make_shared<Packer>(network, nodes.empty() ? all_nodes(network) : nodes, quantiser,
                                          codec_of(codec));
-  packer->watch(network);
+  packer->watch(network, packer.get());
   return packer;
 }
 

@@ -50,8 +50,8 @@ class PackedActivations final : public Transform {
     m.option("block", &Options::block, "neighbours in memory that share a scale").range(64, 1 << 16);
     m.option("codec", &Options::codec,
              "packs the rounded values, without loss; without one they take a byte each");
-    m.hook<&PackedActivations::find>(Event::model_ready);
-    m.hook<&PackedActivations::find>(Event::swap_in);
+    m.hook<&PackedActivations::watch>(Event::model_ready);
+    m.hook<&PackedActivations::watch>(Event::batch_start);
     m.hook<&PackedActivations::count>(Event::after_forward);
     m.hook<&PackedActivations::report>(Event::before_step);
     m.hook<&PackedActivations::sum_up>(Event::fit_end);
@@ -64,22 +64,26 @@ class PackedActivations final : public Transform {
     return network;
   }
 
-  void find(StepContext& context) {
-    std::vector<std::unique_ptr<Codec>> codecs = make_plugins(host(), options_.codec);
-    if (codecs.size() > 1)
-      throw ConfigError("codec: has " + std::to_string(codecs.size()) + " tables; one packs at a time");
-    std::shared_ptr<const Codec> codec;
-    if (!codecs.empty()) codec = std::move(codecs.front());
-    packer_ = std::make_shared<Packer>(context.network(), chosen(*context.network().graph()),
-                                       Quantiser{.scheme = options_.scheme, .block = options_.block}, codec);
-    packer_->watch(context.network());
+  /// Looks at the passes of the run's network, which may be another one since the last step: a swap of the model or of a
+  /// transform makes one.
+  void watch(StepContext& context) {
+    Network& network = context.network();
+    const std::shared_ptr<Packer> known = packer_.lock();
+    if (known && known->watches(network)) return;
+    const auto packer =
+        std::make_shared<Packer>(network, chosen(*network.graph()),
+                                 Quantiser{.scheme = options_.scheme, .block = options_.block}, codec());
+    packer->watch(network, this);
+    packer_ = packer;
   }
 
   /// Behind a forward pass, when nothing of it is left but what backward needs.
   void count(StepContext& context) {
     if (context.evaluating()) return;
-    const Kept kept = packer_->kept();
-    for (const std::string& node : packer_->take_unpacked())
+    const std::shared_ptr<Packer> packer = packer_.lock();
+    if (!packer) return;
+    const Kept kept = packer->kept();
+    for (const std::string& node : packer->take_unpacked())
       host().log(LogLevel::warning,
                  "nothing that " + node + " keeps for backward can be packed: it stays as it is");
     if (kept.tensors == 0) return;
@@ -110,6 +114,13 @@ class PackedActivations final : public Transform {
   }
 
  private:
+  std::shared_ptr<const Codec> codec() {
+    std::vector<std::unique_ptr<Codec>> made = make_plugins(host(), options_.codec);
+    if (made.size() > 1)
+      throw ConfigError("codec: has " + std::to_string(made.size()) + " tables; one packs at a time");
+    return made.empty() ? nullptr : std::shared_ptr<const Codec>(std::move(made.front()));
+  }
+
   /// Returns the nodes that the patterns fit and that keep what can be packed.
   std::set<std::string, std::less<>> chosen(const Graph& graph) const {
     std::set<std::string, std::less<>> all;
@@ -141,7 +152,7 @@ class PackedActivations final : public Transform {
   }
 
   Options options_;
-  std::shared_ptr<Packer> packer_;
+  std::weak_ptr<Packer> packer_;      ///< the network's, which owns it
   Kept most_;                         ///< of the passes of this step
   double bytes_ = 0.0, whole_ = 0.0;  ///< sums over steps
   bool told_ = false, told_held_ = false;

@@ -83,8 +83,8 @@ Packer::Packer(const Network& network, std::set<std::string, std::less<>> nodes,
   }
 }
 
-void Packer::watch(Network& network) {
-  network.add_tap(this, [self = shared_from_this()](const NodeActivity& activity) { self->see(activity); });
+void Packer::watch(Network& network, const void* owner) {
+  network.add_tap(owner, [self = shared_from_this()](const NodeActivity& activity) { self->see(activity); });
 }
 
 void Packer::see(const NodeActivity& activity) {
@@ -138,7 +138,7 @@ std::shared_ptr<Activation> Packer::activation_of(const at::Tensor& values, bool
       if (std::shared_ptr<Activation> known = each.activation.lock()) return known;
   const at::NoGradGuard untracked;
   const auto made = std::make_shared<Activation>(values.detach().as_strided({values.numel()}, {1}),
-                                                 quantiser_, by_sign, codec_.get());
+                                                 quantiser_, by_sign, codec_);
   entries_.push_back({.storage = values.storage().getWeakStorageImpl(),
                       .offset = values.storage_offset(),
                       .count = values.numel(),

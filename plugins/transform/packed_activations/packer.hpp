@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <c10/core/StorageImpl.h>
@@ -38,8 +39,9 @@ struct Kept {
 /// A tensor that is kept in 8 bits for one or more functions of the backward pass.
 class Activation {
  public:
-  Activation(const at::Tensor& values, const Quantiser& quantiser, bool keeps_positive, const Codec* codec)
-      : tensor_(values, quantiser, keeps_positive, codec) {}
+  Activation(const at::Tensor& values, const Quantiser& quantiser, bool keeps_positive,
+             std::shared_ptr<const Codec> codec)
+      : codec_(std::move(codec)), tensor_(values, quantiser, keeps_positive, codec_.get()) {}
 
   void add_reader() { ++readers_; }
   /// Returns its values, flat. They are kept until as many asked as there are readers. Any thread.
@@ -47,6 +49,7 @@ class Activation {
   std::int64_t bytes() const { return static_cast<std::int64_t>(tensor_.bytes()); }
 
  private:
+  const std::shared_ptr<const Codec> codec_;  ///< backward may come when the network is gone
   const PackedTensor tensor_;
   std::mutex mutex_;
   int readers_ = 0, asked_ = 0;
@@ -60,8 +63,10 @@ class Packer : public std::enable_shared_from_this<Packer> {
   Packer(const Network& network, std::set<std::string, std::less<>> nodes, const Quantiser& quantiser,
          std::shared_ptr<const Codec> codec);
 
-  /// Looks at the passes of the network from now on. The network's tap shares this object.
-  void watch(Network& network);
+  /// Looks at the passes of the network from now on, in the place of another packer of this owner (Network::add_tap). The
+  /// network's tap shares this object.
+  void watch(Network& network, const void* owner);
+  bool watches(const Network& network) const { return &network_ == &network; }
 
   /// Returns what the last forward pass keeps; to be called behind it and ahead of its backward.
   Kept kept();
