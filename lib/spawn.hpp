@@ -13,7 +13,7 @@
 
 namespace trainyard::lib {
 
-/// What a program begins with; what is not said is this process's. A child has no file that closes on exec.
+/// Describes how a program begins. It has from this process all that is not said, but for files that close on exec.
 class Spawn {
  public:
   Spawn() {

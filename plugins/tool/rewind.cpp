@@ -15,6 +15,7 @@
 #include <trainyard/duration.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/formats/safetensors.hpp>
+#include <trainyard/host.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/tool.hpp>
 
@@ -37,10 +38,11 @@ class Rewind final : public Tool {
     m.name("rewind").version("1.0.0").summary(
         "Gives a pruned network weights of an earlier time, or new ones; its zeros stay.");
     m.needs("no members").needs("no sharded_rows");
-    m.option("zeros_of", &Options::zeros_of,
-             "model.safetensors of the pruned network, as trainyard prune --cut false writes it: a parameter "
-             "that is 0 there is 0 in what is written, the others are those of --weights")
-        .required();
+    m.option(
+        "zeros_of", &Options::zeros_of,
+        "model.safetensors of the pruned network, as trainyard prune --cut false writes it: a parameter "
+        "that is 0 there is 0 in what is written, the others are those of --weights; empty: what the run "
+        "ended with");
     m.option("at", &Options::at,
              "refuses weights of a checkpoint that is not of this time: whole epochs, or steps (ba)");
     m.option("out", &Options::out,
@@ -52,7 +54,9 @@ class Rewind final : public Tool {
     const at::NoGradGuard untracked;
     if (options_.at) require_time(shop);
     std::map<std::string, at::Tensor> pruned;
-    for (NamedTensor& each : read_safetensors(options_.zeros_of)) pruned.emplace(each.name, each.tensor);
+    const std::string zeros =
+        options_.zeros_of.empty() ? host().run().directory + "/model.safetensors" : options_.zeros_of;
+    for (NamedTensor& each : read_safetensors(zeros)) pruned.emplace(each.name, each.tensor);
     std::int64_t all = 0, left = 0, lifted = 0;
     for (const NamedTensor& each : shop.network().parameters()) {
       at::Tensor values = each.tensor.detach();
@@ -67,7 +71,7 @@ class Rewind final : public Tool {
     write_safetensors(file, shop.weights());
     Report report;
     report.facts = {{"weights", shop.source()},
-                    {"zeros of", options_.zeros_of},
+                    {"zeros of", zeros},
                     {"parameters", all},
                     {"left", left},
                     {"ratio", 1.0 - static_cast<double>(left) / static_cast<double>(all)},

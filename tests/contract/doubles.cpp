@@ -41,6 +41,7 @@ const std::map<std::string, std::string> in_single_precision = {
     {"model slide", "has kernels of floats, and weights in halves"},
     {"model trees", "XGBoost computes in floats"},
     {"optimizer lazy_adam", "has kernels of floats for rows"},
+    {"transform packed_activations", "rounds floats to 8 bits"},
 };
 
 const std::vector<std::string> doubled = {"trainer.precision=fp64"};

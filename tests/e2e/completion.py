@@ -77,7 +77,7 @@ class Completion(HostTest):
         keys = self.words("train", "run.toml", "--set", "optimizer.")
         self.assertLess({"optimizer.lr=", "optimizer.betas=", "optimizer.type="}, set(keys))  # of adamw, which the file has
         self.assertNotIn("optimizer.momentum=", keys)
-        self.assertEqual(self.words("train", "run.toml", "--set", "optimizer.type=adamw"), ["optimizer.type=adamw"])
+        self.assertEqual(self.words("train", "run.toml", "--set", "optimizer.type=adamw"), ["optimizer.type=adamw", "optimizer.type=adamw8"])
         types = self.words("train", "run.toml", "--set", "optimizer.type=")
         self.assertLess({"optimizer.type=sgd", "optimizer.type=adamw"}, set(types))
         self.assertEqual(self.words("train", "run.toml", "--set", "trainer.precision=f"), ["trainer.precision=fp16-mixed", "trainer.precision=fp32", "trainer.precision=fp64"])

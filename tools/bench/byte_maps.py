@@ -2,7 +2,8 @@
 """What the 8-bit codes of AdamW's averages cost on scikit-learn-like digits (data/optdigits), by map and by size of a block: the paper's
 dynamic map, a linear one, and the dynamic one in which small squares become zero. In PyTorch, which shares no code with the plugins.
 
-Run with a Python that has torch and NumPy: tools/bench/byte_maps.py [SEEDS]
+Run with a Python that has torch and NumPy: tools/bench/byte_maps.py [SEEDS | --quick]
+--quick: one seed and one epoch, nothing is worth quoting.
 With the optimizer.safetensors of a checkpoint of adamw: by how much its next steps are off where its averages go through 8 bits."""
 import gzip
 import json
@@ -11,8 +12,12 @@ import pathlib
 import struct
 import sys
 
-import numpy as np
-import torch
+try:
+    import numpy as np
+    import torch
+except ImportError as error:
+    print(f"byte_maps: {error}", file=sys.stderr)
+    sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 torch.set_num_threads(1)
@@ -47,14 +52,14 @@ def rounded(values, magnitudes, block, lift):
     return (magnitudes[code] * quotients.sign() * scale).flatten()[:len(flat)].view_as(values)
 
 
-def train(seed, name, block, lift):
+def train(seed, name, block, lift, epochs):
     torch.manual_seed(seed)
     (x, y), (x_test, y_test) = rows("optdigits.tra.gz"), rows("optdigits.tes.gz")
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
     state = [(torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters()]
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.05)
-    step, steps, worst = 0, 20 * (len(x) // 64), 0.0
-    for _ in range(20):
+    step, steps, worst = 0, epochs * (len(x) // 64), 0.0
+    for _ in range(epochs):
         for batch in torch.randperm(len(x))[:len(x) // 64 * 64].view(-1, 64):
             step += 1
             model.zero_grad()
@@ -100,12 +105,14 @@ def errors(path):
 
 
 def main():
-    if len(sys.argv) > 1 and not sys.argv[1].isdigit():
-        return errors(sys.argv[1])
-    seeds = range(1, 1 + int(sys.argv[1] if len(sys.argv) > 1 else 5))
+    given = sys.argv[1] if len(sys.argv) > 1 else "5"
+    quick = given == "--quick"
+    if not quick and not given.isdigit():
+        return errors(given)
+    seeds, epochs = (range(1, 2), 1) if quick else (range(1, 1 + int(given)), 20)
     print(f"{'map':34} {'block':>6} {'accuracy':>9} {'loss':>8} {'worst loss after step 100':>26}   mean of {len(seeds)} seeds")
     for name, block, lift in [(None, 0, False), *WAYS]:
-        found = np.array([train(seed, name, block, lift) for seed in seeds]).mean(0)
+        found = np.array([train(seed, name, block, lift, epochs) for seed in seeds]).mean(0)
         print(f"{label(name, lift):34} {block or 'all':>6} {found[0]:9.4f} {found[1]:8.4f} {found[2]:26.3f}", flush=True)
 
 

@@ -157,6 +157,7 @@ std::optional<DiskLevel::Bytes> DiskLevel::unpack(const Bytes& content, std::str
   try {
     return packing_.unpack(codec, std::span(content).subspan(code_at), length);
   } catch (const trainyard::DataError& error) {
+    damage = error.what();
     return std::nullopt;
   }
 }
