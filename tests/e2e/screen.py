@@ -804,8 +804,8 @@ class Peers(ScreenTest):
             with self.subTest(detector):
                 self.assertGreaterEqual(seconds[0] / seconds[1], 5)
 
-    def test_pool_beside_pyod(self):
-        x, y = self.odds("mnist")
+    def beside_pyod(self, name, x, y):
+        """The default pool, fit and scores: how many times as fast as PyOD's, and the areas of both."""
         np.savez(self.folder / "rows.npz", X=x, y=y)
         self.table("rows.csv", x, y)
         script = """
@@ -834,9 +834,26 @@ print(json.dumps([fitted - begin, time.perf_counter() - fitted, roc_auc_score(da
         theirs = self.pyod(script)
         fit = self.report("rows.csv", "--label", "outlier", "--save", "pool.safetensors", "--workers", "2")["facts"]
         score = self.report("rows.csv", "--label", "outlier", "--pool_file", "pool.safetensors", "--workers", "2")["facts"]
-        print("PyOD fit, score, areas", theirs, "here", fit["seconds"], score["seconds"], fit["auc"], score["auc"])
-        self.assertGreaterEqual((theirs[0] + theirs[1]) / (fit["seconds"] + score["seconds"]), 8)
-        self.assertGreaterEqual(fit["auc"], theirs[2] - .005)
+        faster = (theirs[0] + theirs[1]) / (fit["seconds"] + score["seconds"])
+        print(f"{name}: {faster:.1f} times as fast ({fit['seconds'] + score['seconds']:.2f} s, {theirs[0] + theirs[1]:.2f} s), area {fit['auc']:.4f} and {theirs[2]:.4f}")
+        return faster, fit["auc"], theirs[2]
+
+    def test_pool_beside_pyod(self):
+        faster, area, other = self.beside_pyod("mnist", *self.odds("mnist"))
+        self.assertGreaterEqual(faster, 8)
+        self.assertGreaterEqual(area, other - .005)
+
+    def test_pool_on_sets_that_nobody_looked_at(self):
+        """PyOD's areas differ from run to run: the mean over sets is held to the bar, and what falls behind by itself is told."""
+        ahead = {}
+        for name in ("28_pendigits", "2_annthyroid", "23_mammography", "29_Pima", "4_breastw", "18_Ionosphere", "39_vertebral", "14_glass", "45_wine"):
+            with np.load(ADBENCH / f"{name}.npz") as data:
+                faster, area, other = self.beside_pyod(name, standardized(data["X"].astype(float)), data["y"].ravel())
+            with self.subTest(name):
+                self.assertGreaterEqual(faster, 8)
+            ahead[name] = area - other
+        print("mean", round(np.mean(list(ahead.values())), 4), "behind by more than .005:", {name: round(-gain, 4) for name, gain in ahead.items() if gain < -.005})
+        self.assertGreaterEqual(np.mean(list(ahead.values())), -.005)
 
 
 if __name__ == "__main__":
