@@ -15,6 +15,7 @@ void Notices::send(const Firing& firing) {
   std::vector<std::string> variables = {"RULE=" + firing.rule, "MESSAGE=" + firing.finding.message,
                                         "STEP=" + std::to_string(firing.mode_step), "RUN=" + run_};
   std::vector<char*> environment;
+  environment.reserve(variables.size());
   for (std::string& variable : variables) environment.push_back(variable.data());
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string name(*each, std::strcspn(*each, "="));
