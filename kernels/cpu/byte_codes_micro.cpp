@@ -1,23 +1,19 @@
 // This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
 // could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/byte_codes_micro.hpp"
+#include "kernels/cpu/vector_math.hpp"
 
 namespace trainyard::kernels {
 namespace {
 
-constexpr std::int64_t lanes = 16;
-typedef float Floats __attribute__((vector_size(lanes * sizeof(float))));
-typedef std::int32_t Words __attribute__((vector_size(lanes * sizeof(float))));
-typedef float FloatsAnywhere __attribute__((vector_size(lanes * sizeof(float)), aligned(4), may_alias));
-
 constexpr std::int32_t exponent = 0x7f800000;  ///< all of whose bits are set in infinities and NaN
 
 ByteRange range(const float* x, std::int64_t count) {
-  Floats least{}, most{};
+  Vector least{}, most{};
   Words bad{};
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const Floats given = *reinterpret_cast<const FloatsAnywhere*>(x + i);
+    const Vector given = load(x + i);
     least = given < least ? given : least;
     most = given > most ? given : most;
     bad |= (reinterpret_cast<Words>(given) & exponent) == exponent;
