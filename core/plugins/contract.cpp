@@ -46,10 +46,9 @@ std::string to_text(const Contract& contract) {
 }
 
 std::string mismatch(const BuildFacts& plugin, const Contract& host) {
-  const auto stated = plugin.find("headers"), sdk = plugin.find("sdk");
+  const auto stated = plugin.find("headers");
   if (stated == plugin.end())
     throw PluginError("its seal lists no headers of its SDK; build the plugin again");
-  const std::string release = sdk != plugin.end() ? sdk->second : "not stated";
   std::string text;
   std::size_t differing = 0;
   std::string_view rest = stated->second, last;
@@ -67,12 +66,12 @@ std::string mismatch(const BuildFacts& plugin, const Contract& host) {
     if (!is_sound({name, digest})) refuse(item);  // only here, as this runs at every start
     if (++differing > max_told) continue;
     text += (text.empty() ? "header trainyard/" : ", header trainyard/") + std::string(name) + " is " +
-            std::string(digest) + " (SDK " + release + "), the host " +
-            (known ? "has " + ours->second : "has none of that name") + " (SDK " TRAINYARD_SDK_VERSION ")";
+            std::string(digest) + ", the host has " + (known ? ours->second : "none of that name");
   }
   if (text.empty()) return text;
   if (differing > max_told) text += ", and " + std::to_string(differing - max_told) + " more";
-  return text + ": rebuild it against this host's installation (find_package(Trainyard), then cmake --build)";
+  return text + ": both say SDK " TRAINYARD_SDK_VERSION ", yet their headers differ; rebuild it against " +
+         "this host's installation (find_package(Trainyard), then cmake --build)";
 }
 
 }  // namespace trainyard::plugins

@@ -20,8 +20,8 @@ const Contract& host_contract();
 /// Returns the contract as a seal states it: NAME=DIGEST, sorted by name, separated by a blank.
 std::string to_text(const Contract& contract);
 
-/// Returns each header of a sealed build that differs in `host` or is missing there, with both digests, and
-/// how to mend it; empty where there is none. Throws PluginError if the build's text has another form.
+/// Returns each header of a sealed build, of the host's SDK number, that differs in `host` or is missing there,
+/// with both digests and the mend; empty where there is none. Throws PluginError if its text has another form.
 std::string mismatch(const BuildFacts& plugin, const Contract& host);
 
 }  // namespace trainyard::plugins

@@ -150,6 +150,7 @@ void check_writers(const std::vector<Candidate>& sorted, Event event, std::vecto
     }
     for (const auto& [i, regions] : shared) {
       if (ordered(sorted, i, j)) continue;
+      if (sorted[i].owner->in_order_of_file && sorted[j].owner->in_order_of_file) continue;
       problems.push_back({"E319",
                           "\"" + sorted[i].owner->id + "\" and \"" + sorted[j].owner->id + "\" both write " +
                               text(regions) + " at " + std::string(name(event)) + " in no declared order",

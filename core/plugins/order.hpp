@@ -15,6 +15,7 @@ struct Participant {
   std::string id;      ///< unique in the run: "ema", "sinks/console"
   std::string plugin;  ///< the plugin's name, to which constraints refer
   std::vector<HookSpec> hooks;
+  bool in_order_of_file = false;  ///< against others of which the same is true: a declared order
 };
 
 /// One hook in its place, with the reason that puts it behind the one before.

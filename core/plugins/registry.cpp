@@ -43,7 +43,8 @@ std::vector<std::string> shared_objects(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (const std::string name = entry.path().filename().string();
-        name.starts_with("lib") && name.ends_with(".so") && !entry.is_directory())
+        name.starts_with("lib") && name.ends_with(".so") && !entry.is_directory() &&
+        entry.path().parent_path().extension() != ".libs")
       paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   return paths;

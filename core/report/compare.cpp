@@ -53,7 +53,7 @@ std::optional<bool> lower_is_better(const std::string& metric, const std::vector
         return mode->second == "\"min\"";
     }
   }
-  constexpr std::array lower = {"loss", "perplexity", "mae", "mse", "rmse", "error"};
+  constexpr std::array lower = {"loss", "perplexity", "bits", "mae", "mse", "rmse", "error"};
   const std::string name = metric.substr(metric.find('/') + 1);
   return std::any_of(lower.begin(), lower.end(), [&](const char* each) {
     return name == each || name.ends_with(std::string("_") + each) ||

@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <trainyard/duration.hpp>
 
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/paths.hpp"
+#include "core/runfile/rank_place.hpp"
 #include "core/runfile/take.hpp"
 
 namespace trainyard::config {
@@ -159,6 +162,50 @@ void output(const Table& run, Findings& findings) {
                    "name a folder that you may write in");
 }
 
+void shares_of_ranks(const Table& run, Findings& findings) {
+  const std::int64_t shares = std::ssize(shares_of(run)), ranks = ranks_of(run);
+  if (shares == 0 || shares == ranks || ranks == 1) return;
+  findings.error("E207", origin_of(run, "distributed.shares"),
+                 "distributed.shares has " + std::to_string(shares) + " numbers, and " +
+                     std::to_string(ranks) + " ranks train",
+                 "give one for each rank");
+}
+
+std::optional<std::int64_t> number_of(const Table& train, const char* key) {
+  const auto* value = at_path<std::int64_t>(train, key);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+/// Splits a batch in which ranks have different shares: a micro-batch has all of the largest part, unless it
+/// is said otherwise, and the other ranks have fewer micro-batches or smaller ones.
+void cut_by_shares(Table& train, const std::vector<std::int64_t>& shares, const Origin& at,
+                   Findings& findings) {
+  const std::int64_t sum = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+  const auto refuse = [&](const std::string& what, const std::string& mend) {
+    findings.error("E207", at, "distributed.shares: " + what, mend);
+  };
+  const std::optional<std::int64_t> given = number_of(train, "batch_size");
+  const std::optional<std::int64_t> batch = given ? given : number_of(train, "global_batch_size");
+  if (!batch) return refuse("[data.train] has no batch_size to be shared", "say batch_size there");
+  if (*batch % sum != 0)
+    return refuse(
+        "a batch of " + std::to_string(*batch) + " is no multiple of their sum, " + std::to_string(sum),
+        "set data.train.batch_size = " + std::to_string((*batch / sum + 1) * sum));
+  const std::int64_t largest = *batch / sum * *std::max_element(shares.begin(), shares.end());
+  const auto rounded_up = [&](std::int64_t by) { return (largest + by - 1) / by; };
+  const std::optional<std::int64_t> steps = number_of(train, "accumulation");
+  const std::int64_t micro = number_of(train, "micro_batch_size").value_or(rounded_up(steps.value_or(1)));
+  if (steps && *steps != rounded_up(micro))
+    return refuse("accumulation " + std::to_string(*steps) + " contradicts micro-batches of " +
+                      std::to_string(micro) + ", as the largest part has " + std::to_string(largest) +
+                      " samples",
+                  "drop accumulation or micro_batch_size");
+  train.erase("global_batch_size");
+  train.set("batch_size", Value(*batch));
+  train.set("micro_batch_size", Value(std::min(micro, largest)));
+  train.set("accumulation", Value(rounded_up(micro)));
+}
+
 /// Splits the batch of a file that was written for another number of ranks: micro_batch_size stays if these
 /// ranks can each have whole micro-batches.
 void cut_again(Table& train, std::int64_t batch, std::int64_t ranks) {
@@ -170,11 +217,8 @@ void cut_again(Table& train, std::int64_t batch, std::int64_t ranks) {
 }  // namespace
 
 void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_t written_for,
-                 Findings& findings) {
-  const auto get = [&](const char* key) -> std::optional<std::int64_t> {
-    const auto* value = at_path<std::int64_t>(train, key);
-    return value == nullptr ? std::nullopt : std::optional(*value);
-  };
+                 const std::vector<std::int64_t>& shares, Findings& findings) {
+  const auto get = [&](const char* key) { return number_of(train, key); };
   const auto place = [&](std::initializer_list<const char*> keys) {
     for (const char* key : keys)
       if (const Value* value = train.find(key)) return value->key_origin;
@@ -186,6 +230,7 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
                    "drop one of the two");
     return;
   }
+  if (ranks > 1 && std::ssize(shares) == ranks) return cut_by_shares(train, shares, at, findings);
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const std::optional<std::int64_t> given = get("batch_size") ? get("batch_size") : get("global_batch_size");
   if (written_for != ranks && given && get("micro_batch_size")) cut_again(train, *given, ranks);
@@ -231,6 +276,7 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
 }
 
 void check_between_keys(const Table& resolved, int local_ranks, Findings& findings) {
+  shares_of_ranks(resolved, findings);
   device_and_precision(resolved, local_ranks, findings);
   sampling(resolved, findings);
   parts_of_data(resolved, findings);

@@ -67,7 +67,8 @@ class DataTables {
     for (const Key& key : section.keys)
       if (table.contains(key.name) && !own.host.contains(key.name)) return;  // already reported as wrong
     if (name == "train")
-      solve_batch(own.host, own.at, tables_.ranks(), ranks_of(tables_.root(), tables_.ranks()), findings_);
+      solve_batch(own.host, own.at, tables_.ranks(), ranks_of(tables_.root(), tables_.ranks()),
+                  shares_of(tables_.root()), findings_);
     else if (const auto* micro = at_path<std::int64_t>(printed_, "train.micro_batch_size");
              micro != nullptr && !own.host.contains("batch_size"))
       own.host.set("batch_size", Value(*micro));

@@ -9,8 +9,8 @@
 
 namespace trainyard::config {
 
-/// Returns the hooks of a plugin: those of its manifest, with cadence and order from the run file.
-std::vector<HookSpec> hooks_of(const SlotConfig& slot, const ManifestData& manifest);
+/// Returns a plugin with the hooks of its manifest, which have cadence and order from the run file.
+events::Participant participant_of(const SlotConfig& slot, const ManifestData& manifest);
 
 /// Returns every plugin of the run with its hooks, in config order.
 std::vector<events::Participant> participants(const RunConfig& config, const plugins::Registry& registry);

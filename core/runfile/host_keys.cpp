@@ -22,8 +22,7 @@ void RunKeys::describe(Keys<RunKeys>& keys) {
   keys.key("device", &RunKeys::device,
            "cpu, cuda or cuda:N; of several ranks on a machine cuda: each has a GPU")
       .on_resume(ChangeClass::journalled);
-  keys.key("deterministic", &RunKeys::deterministic,
-           "warn of, or refuse, operations that may differ from run to run")
+  keys.key("deterministic", &RunKeys::deterministic, "warn of, or refuse, what may differ between runs")
       .on_resume(ChangeClass::journalled);
   keys.key("output_dir", &RunKeys::output_dir, "folder of the run, relative to the working directory")
       .also({"output", "out_dir", "dir", "log_dir"});
@@ -31,8 +30,7 @@ void RunKeys::describe(Keys<RunKeys>& keys) {
            "never; auto: go on from the newest checkpoint of output_dir where there is one; must: the same, "
            "and refuse to begin anew; or the path of a run or a checkpoint to begin from")
       .also({"autoresume", "resume_from_checkpoint", "load_path"});
-  keys.key("load", &RunKeys::load,
-           "what is taken from the path of resume: the whole state, or the weights alone");
+  keys.key("load", &RunKeys::load, "what resume takes from a path: the whole state, or the weights alone");
   keys.key("load_match", &RunKeys::load_match,
            "patterns of the parameters that load = \"weights\" takes, * and ? allowed; all without one")
       .no_default();
@@ -42,6 +40,8 @@ void RunKeys::describe(Keys<RunKeys>& keys) {
 void ThreadKeys::describe(Keys<ThreadKeys>& keys) {
   keys.key("intra_op", &ThreadKeys::intra_op, "within an operation; 0: LibTorch's choice").range(0, 4096);
   keys.key("inter_op", &ThreadKeys::inter_op, "between operations; 0: LibTorch's choice").range(0, 4096);
+  keys.key("flush_denormals", &ThreadKeys::flush_denormals,
+           "numbers below 1.2e-38 count as 0; false: as in IEEE 754, which takes many times as long");
 }
 
 void PluginKeys::describe(Keys<PluginKeys>& keys) {
@@ -68,8 +68,7 @@ void BatchKeys::describe(Keys<BatchKeys>& keys) {
     key.no_default().range(1, largest_batch);
     return key;
   };
-  size("batch_size", &BatchKeys::batch_size,
-       "samples an optimizer step: micro_batch_size x accumulation x ranks")
+  size("batch_size", &BatchKeys::batch_size, "samples a step: micro_batch_size x accumulation x ranks")
       .also({"batch", "bs", "batchsize"});
   size("global_batch_size", &BatchKeys::global_batch_size, "the same as batch_size");
   // The split of the same batch into micro-batches differs with the number of ranks.
@@ -139,6 +138,10 @@ void DistributedKeys::describe(Keys<DistributedKeys>& keys) {
   keys.key("timeout", &DistributedKeys::timeout, "for a rank that gives no sign of life")
       .in(Units::time)
       .above(0);
+  keys.key("shares", &DistributedKeys::shares,
+           "of each rank in a batch, in proportion: [2, 1] where the first is twice as fast; empty: the same")
+      .on_resume(ChangeClass::journalled)
+      .range(1, largest_batch);
 }
 
 void GuardKeys::describe(Keys<GuardKeys>& keys) {

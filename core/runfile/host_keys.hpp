@@ -47,6 +47,7 @@ struct RunKeys {
 struct ThreadKeys {
   int intra_op = 0;  ///< 0: LibTorch's choice
   int inter_op = 0;
+  bool flush_denormals = true;
   static void describe(Keys<ThreadKeys>& keys);
 };
 
@@ -112,6 +113,7 @@ struct DistributedKeys {
   double bucket_cap_mb = 25.0;
   std::int64_t bucket_bytes() const { return static_cast<std::int64_t>(bucket_cap_mb * (1 << 20)); }
   Duration timeout{300, Duration::Unit::seconds};
+  std::vector<std::int64_t> shares;  ///< of the ranks in a batch, in proportion; empty: all the same
   static void describe(Keys<DistributedKeys>& keys);
 };
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <string>
 #include <string_view>
 
+#include "core/plugins/kinds.hpp"
 #include "core/plugins/needs.hpp"
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/print.hpp"

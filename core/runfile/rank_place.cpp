@@ -58,4 +58,15 @@ std::int64_t ranks_of(const Table& file, std::int64_t otherwise) {
   return ranks == nullptr ? otherwise : *ranks;
 }
 
+std::vector<std::int64_t> shares_of(const Table& file) {
+  const auto* given = at_path<Array>(file, "distributed.shares");
+  std::vector<std::int64_t> shares;
+  for (const Value& each : given == nullptr ? Array() : *given) {
+    const auto* share = each.get_if<std::int64_t>();
+    if (share == nullptr || *share < 1) return {};
+    shares.push_back(*share);
+  }
+  return shares;
+}
+
 }  // namespace trainyard::config

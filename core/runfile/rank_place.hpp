@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <trainyard/value.hpp>
 
@@ -30,5 +31,8 @@ struct RankPlace {
 
 /// Returns the number of ranks that a run file is for, which a resolved one always states.
 std::int64_t ranks_of(const Table& file, std::int64_t otherwise = 1);
+
+/// Returns the shares of the ranks in a batch that a run file gives; none where one of them is no positive number.
+std::vector<std::int64_t> shares_of(const Table& file);
 
 }  // namespace trainyard::config

@@ -26,6 +26,19 @@ struct AttentionInputs {
   AttentionRows query, key, value;
 };
 
+/// Some rows of the scores of a head, whose products are made elsewhere, with bfloat16: `count` of them from row `first` on,
+/// `stride` elements apart, a multiple of 16. Scores behind those that a row attends to are not looked at, and have weights and
+/// gradients of 0.
+struct ScoreRows {
+  std::int64_t first, count, stride;
+};
+
+/// Rows of bfloat16, as their bits.
+struct HalfRows {
+  const std::uint16_t* data;
+  std::int64_t stride;
+};
+
 struct AttentionKernels {
   /// Returns the floats that a call needs as `room`.
   std::int64_t (*room)(const AttentionShape& shape);
@@ -36,6 +49,14 @@ struct AttentionKernels {
   void (*backward)(const AttentionShape& shape, const AttentionInputs& inputs, const AttentionRows& output,
                    const float* logs, const AttentionRows& given, const AttentionInputs& gradients,
                    float* room);
+  /// Turns scores, query key^T, into weights, and gives the logarithms of those rows as `forward` does. `scores` is spoilt.
+  void (*weigh)(const AttentionShape& shape, const ScoreRows& rows, float* scores, std::uint16_t* weights,
+                float* logs);
+  /// Computes the weights again, and from the gradients of the weights those of the scores. `output` and `given`: the head's, from
+  /// its first row on.
+  void (*weigh_again)(const AttentionShape& shape, const ScoreRows& rows, const float* scores,
+                      const float* of_weights, const float* logs, const HalfRows& output,
+                      const HalfRows& given, std::uint16_t* weights, std::uint16_t* of_scores);
 };
 
 /// Throws std::invalid_argument where the processor has not these instructions.

@@ -273,10 +273,59 @@ void backward(const AttentionShape& shape, const AttentionInputs& inputs, const 
   unpack(shape, sizes, of_value, 0, shape.time, gradients.value);
 }
 
+// --- rows of bfloat16
+
+TRAINYARD_INLINE float wide(std::uint16_t half) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(half) << 16);
+}
+TRAINYARD_INLINE float inner_product(const std::uint16_t* a, const std::uint16_t* b, std::int64_t count) {
+  Vector sums{};
+  std::int64_t k = 0;
+  for (; k + lanes <= count; k += lanes) sums += load(a + k) * load(b + k);
+  float sum = folded<Add>(sums);
+  for (; k < count; ++k) sum += wide(a[k]) * wide(b[k]);
+  return sum;
+}
+/// Writes zeros.
+TRAINYARD_INLINE void clear(std::uint16_t* from, std::uint16_t* end) {
+  for (; from < end; ++from) *from = 0;
+}
+
+void weigh(const AttentionShape& shape, const ScoreRows& rows, float* scores, std::uint16_t* weights,
+           float* logs) {
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    float* const row = scores + r * rows.stride;
+    std::uint16_t* const to = weights + r * rows.stride;
+    const std::int64_t count = count_of(shape, rows.first + r), columns = up(count, lanes);
+    const float share = 1.0f / exponentials(row, columns, count, shape.factor, logs[rows.first + r]);
+    for (std::int64_t j = 0; j < columns; j += lanes) store(to + j, share * load(row + j));
+    clear(to + columns, to + rows.stride);
+  }
+}
+
+void weigh_again(const AttentionShape& shape, const ScoreRows& rows, const float* scores,
+                 const float* of_weights, const float* logs, const HalfRows& output, const HalfRows& given,
+                 std::uint16_t* weights, std::uint16_t* of_scores) {
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const std::int64_t row = rows.first + r, at = r * rows.stride, count = count_of(shape, row),
+                       columns = up(count, lanes);
+    const float log = logs[row], inner = inner_product(output.data + row * output.stride,
+                                                       given.data + row * given.stride, shape.width);
+    for (std::int64_t j = 0; j < columns; j += lanes) {
+      const Vector weight = exponential_below(shape.factor * masked(scores + at, j, count) - log);
+      store(weights + at + j, weight);
+      const Vector of_score = weight * (shape.factor * (load(of_weights + at + j) - inner));
+      store(of_scores + at + j, weight > 0.0f ? of_score : Vector{});  // behind the count may be anything
+    }
+    clear(weights + at + columns, weights + at + rows.stride);
+    clear(of_scores + at + columns, of_scores + at + rows.stride);
+  }
+}
+
 }  // namespace
 
 #define TRAINYARD_JOIN(a, b) a##b
 #define TRAINYARD_NAME(isa) TRAINYARD_JOIN(attention_, isa)
-const AttentionKernels TRAINYARD_NAME(TRAINYARD_ISA) = {room, forward, backward};
+const AttentionKernels TRAINYARD_NAME(TRAINYARD_ISA) = {room, forward, backward, weigh, weigh_again};
 
 }  // namespace trainyard::kernels

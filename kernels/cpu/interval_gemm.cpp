@@ -3,17 +3,34 @@
 #include <cfenv>
 #include <stdexcept>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "kernels/cpu/interval_gemm_micro.hpp"
 
 namespace trainyard::kernels {
 
+#if defined(__x86_64__)
+namespace {
+constexpr unsigned denormals_are_zero = 0x40;  // of the control register MXCSR
+}
+#endif
+
 Upward::Upward(bool on) : before_(std::fegetround()) {
+#if defined(__x86_64__)
+  control_ = _mm_getcsr();
+  if (on) _mm_setcsr(control_ & ~(_MM_FLUSH_ZERO_MASK | denormals_are_zero));
+#endif
   if (on && std::fesetround(FE_UPWARD) != 0)
     throw std::runtime_error("this processor does not round up: nothing can be proven on it");
 }
 
 Upward::~Upward() {
   std::fesetround(before_);
+#if defined(__x86_64__)
+  _mm_setcsr(control_);
+#endif
 }
 
 std::int64_t interval_gemm(Isa isa, std::int64_t rows, std::int64_t inner, std::int64_t columns,

@@ -8,8 +8,8 @@
 
 namespace trainyard::kernels {
 
-/// Makes this thread round up while it lives. Nothing else may be computed meanwhile, as LibTorch's functions
-/// are made for rounding to nearest.
+/// Makes this thread round up while it lives, and compute with denormal numbers where it does without (at::Context::setFlushDenormal).
+/// Nothing else may be computed meanwhile, as LibTorch's functions are made for rounding to nearest.
 class Upward {
  public:
   explicit Upward(bool on);
@@ -19,6 +19,7 @@ class Upward {
 
  private:
   int before_;
+  unsigned control_ = 0;  ///< what the thread's arithmetic was set to, on x86
 };
 
 /// out [rows, columns] += a [rows, inner] x weights [inner, columns], all row-major without gaps. Where the thread

@@ -26,6 +26,21 @@ TRAINYARD_INLINE void store(float* to, Vector value) {
   *reinterpret_cast<Anywhere*>(to) = value;  // NOLINT(clang-analyzer-core.NullDereference)
 }
 
+// Those of bfloat16.
+typedef std::uint16_t Halves __attribute__((vector_size(register_bytes / 2)));
+typedef std::uint16_t HalvesAnywhere __attribute__((vector_size(register_bytes / 2), aligned(2), may_alias));
+
+TRAINYARD_INLINE Vector load(const std::uint16_t* from) {
+  const Halves halves = *reinterpret_cast<const HalvesAnywhere*>(from);
+  return reinterpret_cast<Vector>(__builtin_convertvector(halves, Bits) << 16);
+}
+/// Rounded to the nearest, ties to even; NaN stays.
+TRAINYARD_INLINE void store(std::uint16_t* to, Vector value) {
+  const Bits bits = reinterpret_cast<Bits>(value), rounded = bits + 0x7fffU + (bits >> 16 & 1U);
+  const Bits found = (value == value ? rounded : bits | 0x400000U) >> 16;
+  *reinterpret_cast<HalvesAnywhere*>(to) = __builtin_convertvector(found, Halves);
+}
+
 struct Add {
   static TRAINYARD_INLINE Vector of(Vector a, Vector b) { return a + b; }
 };

@@ -1,33 +1,15 @@
 // Files of tokens, as nanoGPT and llm.c write them, mapped: no token is copied before it is read.
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "files.hpp"
-#include "lib/descriptor.hpp"
-#include "lib/mapping.hpp"
+#include "mapped.hpp"
 #include "tokens.hpp"
 
 namespace {
 
 using namespace trainyard;
-
-std::unique_ptr<const lib::Mapping> mapped(const std::string& path) {
-  const auto fail = [&](const std::string& why) { throw DataError(path + ": " + why); };
-  const lib::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) fail(std::strerror(errno));
-  struct stat status {};
-  ::fstat(file.get(), &status);
-  if (!S_ISREG(status.st_mode)) fail("it is no regular file, which alone can be mapped");
-  if (status.st_size == 0) fail("the file is empty");
-  auto mapping = std::make_unique<const lib::Mapping>(file.get(), static_cast<std::size_t>(status.st_size));
-  if (!mapping->good()) fail(std::strerror(errno));
-  return mapping;
-}
 
 class Tokens final : public datasets::TokenDataset {
  public:
@@ -59,7 +41,7 @@ class Tokens final : public datasets::TokenDataset {
     seq_len_ = options_.seq_len;
     stride_ = options_.stride.value_or(seq_len_);
     vocabulary_ = options_.vocabulary;
-    file_ = mapped(options_.path);
+    file_ = datasets::map_file(options_.path);
     const std::span<const std::uint8_t> body = content({file_->data(), file_->size()});
     if (body.size() % 2 != 0)
       fail("it has " + std::to_string(body.size()) + " bytes of tokens, which are two each: it is cut off");

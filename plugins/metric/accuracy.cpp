@@ -4,6 +4,7 @@
 #include <trainyard/helpers/mean_metric.hpp>
 
 #include "hits.hpp"
+#include "ignore_index.hpp"
 
 namespace {
 
@@ -18,8 +19,7 @@ class Accuracy final : public MeanMetric {
     m.name("accuracy")
         .version("1.0.0")
         .summary("Share of samples (or tokens) whose class has the largest score.");
-    m.option("ignore_index", &Options::ignore_index,
-             "targets of this value do not count (padding); by default every target counts");
+    metrics::describe_ignore_index(m);
   }
   explicit Accuracy(const Options& options) : options_(options) {}
 

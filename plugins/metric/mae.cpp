@@ -5,16 +5,17 @@
 #include <trainyard/helpers/mean_metric.hpp>
 
 #include "../loss/fused.hpp"
+#include "target_units.hpp"
 
 namespace {
 
 using namespace trainyard;
 
-class Mae final : public MeanMetric {
+class Mae final : public MeanMetric, public metrics::InTargetUnits {
  public:
   struct Options {};
   static void describe(Manifest<Options>& m) {
-    m.name("mae").version("1.0.0").summary("Mean absolute error.");
+    m.name("mae").version("1.0.0").summary("Mean absolute error, in the units of the data's files.");
   }
   explicit Mae(const Options&) {}
 
@@ -31,6 +32,8 @@ class Mae final : public MeanMetric {
                  static_cast<double>(target.numel()));
     add(values.sub(target).abs_().sum(at::kDouble), static_cast<double>(target.numel()));
   }
+
+  std::vector<double> compute() const override { return {unit() * mean()}; }
 
  private:
   /// Both float, on the CPU and without gaps.

@@ -5,6 +5,7 @@
 #include <trainyard/helpers/mean_metric.hpp>
 
 #include "hits.hpp"
+#include "ignore_index.hpp"
 
 namespace {
 
@@ -20,8 +21,7 @@ class TopK final : public MeanMetric {
     m.name("top_k").version("1.0.0").summary(
         "Share of samples (or tokens) whose class is among the k largest scores.");
     m.option("k", &Options::k, "how many scores count; the value is named after it: top_5").min(1);
-    m.option("ignore_index", &Options::ignore_index,
-             "targets of this value do not count (padding); by default every target counts");
+    metrics::describe_ignore_index(m);
   }
   explicit TopK(const Options& options) : options_(options) {}
 

@@ -99,7 +99,8 @@ class Dlrm final : public Model {
     m.provides("graph").provides("sharded_rows where sharded = true and distributed.ranks != 1");
     for (const char* const need :
          {"data.train.drop_last = true", "no trainer.grad_clip", "no distributed.compressor",
-          "trainer.precision = fp32 | bf16-mixed", "run.device = cpu", "no divides_network", "sparse_rows"})
+          "distributed.shares = none", "trainer.precision = fp32 | bf16-mixed", "run.device = cpu",
+          "no divides_network", "sparse_rows"})
       m.needs(std::string(need) + " where sharded = true and distributed.ranks != 1");
     m.option("dim", &Options::dim, "width of an embedding").range(1, 1 << 16);
     m.option("bottom", &Options::bottom,

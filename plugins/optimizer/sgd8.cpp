@@ -2,6 +2,7 @@
 #include <ATen/ops/_fused_sgd.h>
 
 #include "byte_optimizer.hpp"
+#include "kernels/cpu/for_each_isa.hpp"
 
 namespace {
 
@@ -14,9 +15,9 @@ struct SgdStep {
 };
 
 /// Compiled once for each instruction set; the loader takes the best that the processor has.
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void sgd_step(
-    float* __restrict weight, float* __restrict buffer, const float* __restrict gradient, std::int64_t width,
-    const SgdStep& given) {
+TRAINYARD_FOR_EACH_ISA void sgd_step(float* __restrict weight, float* __restrict buffer,
+                                     const float* __restrict gradient, std::int64_t width,
+                                     const SgdStep& given) {
   const SgdStep step = given;
   for (std::int64_t i = 0; i < width; ++i) {
     const float g = gradient[i] + step.weight_decay * weight[i];

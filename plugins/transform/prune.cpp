@@ -23,7 +23,7 @@ using transforms::Annealed, transforms::Annealing, transforms::Masked;
 /// Returns the positions of a node's weights.
 std::vector<std::size_t> weight_inputs(const Node& node) {
   if (node.op == "Gemm" || node.op == "MatMul" || node.op == "Conv" || node.op == "ConvTranspose") return {1};
-  if (node.op == "LSTM") return {1, 2};
+  if (node.op == "LSTM" || node.op == "GRU" || node.op == "RNN") return {1, 2};
   return {};
 }
 

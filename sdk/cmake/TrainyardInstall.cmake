@@ -2,7 +2,7 @@
 # the build tree, so that a plugin can be built against a checkout whose bin/ is on the PATH.
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Trainyard)
-set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;${TRAINYARD_LIBTORCH}/lib")
+set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;$ORIGIN/../../torch/lib;${TRAINYARD_LIBTORCH}/lib")
 set_target_properties(trainyard_formats PROPERTIES EXPORT_NAME formats)
 set_target_properties(trainyard_manifest PROPERTIES EXPORT_NAME manifest)
 set_target_properties(trainyard_testing PROPERTIES EXPORT_NAME testing)

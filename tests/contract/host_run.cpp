@@ -12,6 +12,7 @@
 #include "core/engine/verbs/commands.hpp"
 #include "core/plugins/kinds.hpp"
 #include "support/folder.hpp"
+#include "support/npz_file.hpp"
 #include "support/run.hpp"
 
 namespace trainyard::contract {
@@ -32,6 +33,20 @@ std::string refusal(const HostRun& run) {
   return "status " + std::to_string(status) + ": " + tried.said();
 }
 
+/// Samples of 16 numbers and of ten classes, as NumPy saves them.
+std::string arrays() {
+  std::vector<float> inputs;
+  std::vector<std::int64_t> targets;
+  for (int row = 0; row < 24; ++row) {
+    for (int i = 0; i < 16; ++i) inputs.push_back(static_cast<float>((row * 5 + i * 3) % 11));
+    targets.push_back(row % 10);
+  }
+  test::ZipFile file;
+  file.add("x.npy", test::npy("<f4", "24, 16", inputs), true);
+  file.add("y.npy", test::npy("<i8", "24,", targets));
+  return file.file();
+}
+
 HostRun search(const plugins::PluginFile& plugin) {
   std::string reasons;
   std::optional<HostRun> found = check::find_run(plugin, materials(), refusal, reasons);
@@ -39,7 +54,7 @@ HostRun search(const plugins::PluginFile& plugin) {
     FAIL(
         "nothing trains with the " << title(plugin)
                                    << "; if it reads a format of its own, add a small file of that format to "
-                                      "core/check/samples.cpp:\n"
+                                      "core/check/samples.cpp, or to materials():\n"
                                    << reasons);
   return *found;
 }
@@ -64,7 +79,12 @@ std::string with_plugin(const std::string& text, const HostRun& other) {
 }
 
 const check::Materials& materials() {
-  static const check::Materials made{&test::shipped(), check::write_samples(folder().path("samples"))};
+  static const check::Materials made = [] {
+    check::Materials all{&test::shipped(), check::write_samples(folder().path("samples"))};
+    all.files.push_back(folder().write("arrays.npz", arrays()));
+    all.files.emplace_back(TRAINYARD_SOURCE_DIR "/tests/support/rows.parquet");
+    return all;
+  }();
   return made;
 }
 

@@ -25,6 +25,9 @@ p = 0.2
 type = "killer"
 place = "place"
 """
+# The same over images, whose passes are compiled.
+IMAGES = RUN.replace('{ type = "linear", out = 16 }', '{ type = "conv2d", out = 6, kernel = 3 }, { type = "relu" }, { type = "conv2d", out = 16, kernel = 3 }').replace(
+    '{ type = "dropout" }, ', '{ type = "dropout" }, { type = "flatten" }, ').replace("[8]", "[2, 7, 7]")
 MEMBERS = [{"set": ["optimizer.lr=0.02"]}, {"set": ["optimizer.lr=1e30"]}, {"set": ["run.seed=8"]}, {"set": ["optimizer.weight_decay=0.1"]}]
 
 
@@ -55,15 +58,16 @@ CHOICES = (("optimizer", "adamw", {"lr": 0.005, "carry": "fresh"}), ("optimizer"
 
 class Arrays(KilledTest):
     def test_swapped_and_killed_at_random_it_ends_with_the_same_bits(self):
-        for seed in range(4):
+        for seed, run in enumerate((RUN, RUN, IMAGES, RUN, RUN, IMAGES)):
             drawn = random.Random(seed)
             steps = sorted(drawn.sample(range(3, STEPS - 3), 5))
             swaps = [(step, *drawn.choice(CHOICES)) for step in steps]
-            text = RUN + section("executor", "hfta", array()) + "".join(planned(step, slot, type, **options) for step, slot, type, options in swaps)
+            text = run + section("executor", "hfta", array()) + "".join(planned(step, slot, type, **options) for step, slot, type, options in swaps)
             kills = sorted(drawn.sample(range(2, STEPS - 1), 3))
             with self.subTest(seed=seed, swaps=[swap[:3] for swap in swaps], kills=kills):
                 expected = self.whole(text)
                 self.assertEqual({line["step"] for line in self.lines("journal.jsonl", "swap")}, set(steps))
+                self.assertEqual("passes are compiled" in (self.folder / "runs/small/run.log").read_text(), run is IMAGES)
                 self.assertEqual(self.killed(text, *(f"batch_end {step}" for step in kills)), expected)
 
     def test_a_swap_on_trial_is_taken_back_with_the_members_that_left_within_its_watch(self):

@@ -58,6 +58,15 @@ class Doped(KilledTest):
             with self.subTest(transform, places=places):
                 self.assertEqual(self.killed(LONG + transform + KILLER, *(f"before_step {place}" for place in sorted(places))), expected)
 
+    def test_two_of_them_have_layers_of_their_own(self):
+        """They are in the order of the file, and need no other."""
+        second = PRUNED.replace('type = "prune"', 'type = "prune"\nid = "second"\nlayers = ["fc2"]')
+        first = PRUNED.replace('type = "prune"', 'type = "prune"\nlayers = ["fc1"]')
+        self.train(LONG + first + second, "--overwrite")
+        weights = self.weights()
+        for name in ("fc1.weight", "fc2.weight"):
+            self.assertAlmostEqual(numpy.count_nonzero(weights[name]) / weights[name].size, 0.3, delta=0.02)
+
     def test_to_a_dense_network_and_back(self):
         """The weights that the sums make, in the files of a run without the transform: the same outputs, and they train on."""
         deep = LONG.replace("[8, 24, 3]", "[8, 24, 16, 3]")

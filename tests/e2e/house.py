@@ -371,6 +371,7 @@ class Kinds(unittest.TestCase):
 
     NAMED = {
         "rundir/codecs.cpp": {"codec"},              # parts that read checkpoints
+        "runfile/hook_order.cpp": {"transform"},     # the order of its list is one of hooks
         "runfile/find_plugin.cpp": {"data"},         # a dataset's options stand in the tables of the splits, too
         "runfile/live_config.cpp": {"dataset", "sampler",  # splits share a dataset; `shuffle` stands for a sampler
                                     "recorder", "rule",    # rules need one

@@ -208,21 +208,127 @@ def transposed(m, *spatial, channels=4, out=6, kernel, group=1, bias=True, **att
     m.node("ConvTranspose", inputs, group=group, kernel_shape=list(kernel), **attributes)
 
 
-def lstm(m, directions, bias, initial, output):
-    hidden, features = 4, 3
+def recurrent(op, m, directions, bias, initial, output, direction="forward", **attributes):
+    hidden, features, gates, states = 4, 3, *{"LSTM": (4, "hc"), "GRU": (3, "h"), "RNN": (1, "h")}[op]
     m.node("Transpose", [m.input(5, features)], ["t"], perm=[1, 0, 2])
-    inputs = ["t", m.weight(m.array(directions, 4 * hidden, features)), m.weight(m.array(directions, 4 * hidden, hidden)),
-              m.weight(m.array(directions, 8 * hidden)) if bias else ""]
+    inputs = ["t", m.weight(m.array(directions, gates * hidden, features)), m.weight(m.array(directions, gates * hidden, hidden)),
+              m.weight(m.array(directions, 2 * gates * hidden)) if bias else ""]
     if initial:
-        m.node("Transpose", [m.input(directions, hidden)], ["h"], perm=[1, 0, 2])
-        m.node("Transpose", [m.input(directions, hidden)], ["c"], perm=[1, 0, 2])
-        inputs += ["", "h", "c"]
+        for state in states:
+            m.node("Transpose", [m.input(directions, hidden)], [state], perm=[1, 0, 2])
+        inputs += ["", *states]
     while inputs[-1] == "":
         inputs.pop()
-    names = ["", "", ""]
-    names[output] = "l"
-    m.node("LSTM", inputs, names, hidden_size=hidden, direction="bidirectional" if directions == 2 else "forward")
-    m.node("Transpose", ["l"], perm=[2, 0, 1, 3] if output == 0 else [1, 0, 2])
+    names = [""] * (1 + len(states))
+    names[output] = "last"
+    m.node(op, inputs, names, hidden_size=hidden, direction="bidirectional" if directions == 2 else direction, **attributes)
+    m.node("Transpose", ["last"], perm=[2, 0, 1, 3] if output == 0 else [1, 0, 2])
+
+
+def truths(op, *inputs, since):
+    """`inputs`: of (m); what comes of them is cast to numbers."""
+    def build(m):
+        m.node(op, [each(m) for each in inputs], ["t"])
+        m.node("Cast", ["t"], to=TensorProto.FLOAT)
+    return (since, build)
+
+
+def compared(op, since):
+    ids = lambda m: cast_to(m, m.input(4, 5), TensorProto.INT64)
+    return [truths(op, ids, ids, since=since), truths(op, ids, lambda m: m.integers(1, 0, -1, 1, 0), since=since)]
+
+
+def cast_to(m, x, to):
+    m.node("Cast", [x], [f"cast{len(m.nodes)}"], to=to)
+    return m.nodes[-1].output[0]
+
+
+def both(op):
+    positive = lambda m: cast_to(m, cast_to(m, m.input(4, 5), TensorProto.INT64), TensorProto.BOOL)
+    return [truths(op, positive, positive, since=9)]
+
+
+def where(m):
+    m.node("Where", [cast_to(m, cast_to(m, m.input(4, 5), TensorProto.INT64), TensorProto.BOOL), m.input(4, 1), m.weight(np.float32(-1e3))])
+
+
+def mod(m):
+    m.node("Mod", [cast_to(m, m.input(4, 5, low=-9, high=9), TensorProto.INT64), m.integers(3, -3, 4, -4, 5)], ["r"])
+    m.node("Cast", ["r"], to=TensorProto.FLOAT)
+
+
+def counted(*numbers, kind=np.int64):
+    def build(m):
+        m.node("Range", [m.weight(kind(each)) for each in numbers], ["r"])
+        m.node("Add", [m.input(4, 5), cast_to(m, "r", TensorProto.FLOAT)])
+    return (11, build)
+
+
+def resized(mode, scales=None, sizes=None, **attributes):
+    def build(m):
+        x = m.input(2, 4, 5)
+        if scales:
+            m.node("Resize", [x, m.weight(np.zeros(0, np.float32)), m.weight(np.array([1, 1, *scales], np.float32))], mode=mode, **attributes)
+            return
+        m.node("Shape", [x], ["s"])
+        m.node("Slice", ["s", m.integers(0), m.integers(2), m.integers(0)], ["lead"])
+        m.node("Concat", ["lead", m.integers(*sizes)], ["sizes"], axis=0)
+        m.node("Resize", [x, m.weight(np.zeros(0, np.float32)), m.weight(np.zeros(0, np.float32)), "sizes"], mode=mode, **attributes)
+    return (11, build)
+
+
+def batch_of(m, x):
+    m.node("Shape", [x], ["s"])
+    m.node("Gather", ["s", m.integers(0)], ["batch"], axis=0)
+    return "batch"
+
+
+def token_in_front(m):
+    """What PyTorch writes for cls.expand(x.shape[0], -1, -1)."""
+    x = m.input(4, 5)
+    m.node("Concat", [batch_of(m, x), m.integers(-1, -1)], ["wanted"], axis=0)
+    m.node("Equal", ["wanted", m.integers(-1, -1, -1)], ["free"])
+    m.node("ConstantOfShape", [m.integers(3)], ["ones"], value=numpy_helper.from_array(np.array([1], np.int64)))
+    m.node("Where", ["free", "ones", "wanted"], ["sizes"])
+    m.node("Expand", [m.weight(m.array(1, 1, 5)), "sizes"], ["token"])
+    m.node("Concat", ["token", x], axis=1)
+
+
+def zeros_for_ids(m):
+    """States that begin with zeros, a sample each, behind an embedding."""
+    m.inputs["ids"] = m.random.integers(0, 7, (3, 5)).astype(np.int64)
+    m.node("Concat", [m.integers(4), batch_of(m, "ids")], ["dims"], axis=0)
+    m.node("ConstantOfShape", ["dims"], ["c"], value=numpy_helper.from_array(np.array([1.5], np.float32)))
+    m.node("Transpose", ["c"], ["turned"], perm=[1, 0])
+    m.node("Gather", [m.weight(m.array(7, 4)), "ids"], ["e"])
+    m.node("ReduceMean", ["e", m.integers(1)] if m.opset >= 18 else ["e"], ["mean"], keepdims=0, **({} if m.opset >= 18 else {"axes": [1]}))
+    m.node("Mul", ["mean", "turned"])
+
+
+def own_places(*places):
+    """What PyTorch's newer exporter writes for a change of strides: all numbers in a row, and for each sample the places of its own."""
+    def build(m):
+        x = m.input(2, 3)
+        m.node("Squeeze", [batch_of(m, x)] + ([m.integers(0)] if m.opset >= 13 else []), ["count"], **({} if m.opset >= 13 else {"axes": [0]}))
+        m.node("Range", [m.weight(np.int64(0)), "count", m.weight(np.int64(1))], ["numbers"])
+        m.node("Mul", ["numbers", m.weight(np.int64(6))], ["first"])
+        m.node("Unsqueeze", ["first"] + ([m.integers(1, 2)] if m.opset >= 13 else []), ["turned"], **({} if m.opset >= 13 else {"axes": [1, 2]}))
+        m.node("Add", [m.weight(np.array([places], np.int64)), "turned"], ["places"])
+        m.node("Reshape", [x, m.integers(-1)], ["row"])
+        m.node("Gather", ["row", "places"])
+    return (11, build)
+
+
+def batch_times_heads(m):
+    """[batch, 4, 6] to [batch * 2, 4, 3] and back."""
+    x = m.input(4, 6)
+    m.node("Mul", [batch_of(m, x), m.integers(2)], ["rows"])
+    m.node("Concat", ["rows", m.integers(4, 3)], ["dims"], axis=0)
+    m.node("Reshape", [x, "dims"], ["apart"])
+    m.node("Softmax", ["apart"], ["soft"], axis=-1)
+    m.node("Div", ["rows", m.integers(2)], ["again"])
+    m.node("Concat", ["again", m.integers(-1)], ["back"], axis=0)
+    m.node("Reshape", ["soft", "back"])
 
 
 def from_shape(m):
@@ -346,7 +452,7 @@ SWEEP = {
     "Log": unary("Log", low=0.1), "Sqrt": unary("Sqrt", low=0.1), "Reciprocal": unary("Reciprocal", low=0.5),
     "LeakyRelu": unary("LeakyRelu", alpha=0.3) + unary("LeakyRelu"), "Elu": unary("Elu", alpha=0.7),
     "HardSigmoid": unary("HardSigmoid", alpha=0.3, beta=0.4) + unary("HardSigmoid"),
-    "Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "Div": pair("Div", low=0.5), "Pow": pair("Pow", low=0.3),
+    "Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul") + [(10, batch_times_heads)], "Div": pair("Div", low=0.5), "Pow": pair("Pow", low=0.3),
     "Sum": [(8, lambda m: m.node("Sum", [m.input(4, 5), m.weight(m.array(5)), m.input(4, 5)])), (8, lambda m: m.node("Sum", [m.input(3)]))],
     "Max": [(8, lambda m: m.node("Max", [m.input(4, 5), m.weight(m.array(5)), m.input(4, 5)]))],
     "Min": [(8, lambda m: m.node("Min", [m.input(4, 5), m.weight(m.array(5)), m.input(4, 5)]))],
@@ -394,7 +500,17 @@ SWEEP = {
     "Split": [(7, split), (7, split_evenly)],
     "Slice": [slices([1, -3], [5, 100], [1, 2]), slices([1, 0], [6, 7], [1, -1], [2, 3])],
     "Gather": [(7, embedding), (7, lambda m: m.node("Gather", [m.input(4, 5), m.integers(2, 0, 3)], axis=2))],
-    "Expand": [(8, lambda m: m.node("Expand", [m.input(4, 1), m.integers(1, 1, 6)]))],
+    "Equal": compared("Equal", 7), "Greater": compared("Greater", 9), "Less": compared("Less", 9),
+    "GreaterOrEqual": compared("GreaterOrEqual", 12), "LessOrEqual": compared("LessOrEqual", 12), "And": both("And"), "Or": both("Or"),
+    "Not": [truths("Not", lambda m: cast_to(m, cast_to(m, m.input(4, 5), TensorProto.INT64), TensorProto.BOOL), since=9)],
+    "Where": [(9, where)], "Range": [own_places([0, 1], [2, 3], [4, 5]), own_places([5, 0, 3]), counted(2, 7, 1), counted(9, -1, -2), counted(0.5, 1.0, 0.1, kind=np.float32)],
+    "Mod": [(10, mod), (10, lambda m: m.node("Mod", [m.input(4, 5, low=-9, high=9), m.weight(m.array(5, low=0.5))], fmod=1))],
+    "Resize": [resized("nearest", scales=(2, 3), coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+               resized("nearest", sizes=(7, 3), coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+               resized("linear", scales=(2, 1.5), coordinate_transformation_mode="half_pixel"),
+               resized("linear", sizes=(7, 9), coordinate_transformation_mode="pytorch_half_pixel"),
+               resized("linear", sizes=(3, 8), coordinate_transformation_mode="align_corners")],
+    "Expand": [(9, token_in_front), (8, lambda m: m.node("Expand", [m.input(4, 1), m.integers(1, 1, 6)]))],
     "Tile": [(7, lambda m: m.node("Tile", [m.input(4, 2), m.integers(1, 2, 3)]))],
     "Squeeze": listed("Squeeze", ((1, 4), [1], {}), ((4, 1), [2], {})),
     "Unsqueeze": listed("Unsqueeze", ((4, 5), [1], {}), ((4, 5), [1, 3], {})),
@@ -403,9 +519,14 @@ SWEEP = {
     "Pad": [pad("constant", [0, 0, 1, 0, 0, 2], 4, 5), pad("reflect", [0, 0, 0, 1, 0, 0, 0, 2], 2, 4, 5), pad("edge", [0, 0, 1, 1, 0, 0, 0, 2], 2, 4, 5)],
     "Clip": [(7, clip), (7, clip_above)],
     "Softmax": [softmax("Softmax", axis) for axis in (None, 1, 2, -1)], "LogSoftmax": [softmax("LogSoftmax", axis) for axis in (None, 1, -1)],
-    "Constant": [(7, constant)], "ConstantOfShape": [(9, constant_of_shape)], "Cast": [(7, cast)],
+    "Constant": [(7, constant)], "ConstantOfShape": [(9, constant_of_shape), (9, zeros_for_ids)], "Cast": [(7, cast)],
     "Dropout": [(7, lambda m: m.node("Dropout", [m.input(4, 5)]))],
-    "LSTM": [(7, lambda m: lstm(m, 1, True, False, 0)), (7, lambda m: lstm(m, 2, False, True, 1)), (7, lambda m: lstm(m, 2, True, True, 2))],
+    "LSTM": [(7, lambda m: recurrent("LSTM", m, 1, True, False, 0)), (7, lambda m: recurrent("LSTM", m, 2, False, True, 1)), (7, lambda m: recurrent("LSTM", m, 2, True, True, 2))],
+    "GRU": [(7, lambda m: recurrent("GRU", m, 1, True, False, 0, linear_before_reset=1)), (7, lambda m: recurrent("GRU", m, 2, False, True, 1, linear_before_reset=1)),
+            (7, lambda m: recurrent("GRU", m, 2, True, False, 0, linear_before_reset=1)), (7, lambda m: recurrent("GRU", m, 2, True, True, 0)),
+            (7, lambda m: recurrent("GRU", m, 1, True, True, 1, "reverse")), (7, lambda m: recurrent("GRU", m, 1, False, False, 0))],
+    "RNN": [(7, lambda m: recurrent("RNN", m, 1, True, False, 0)), (7, lambda m: recurrent("RNN", m, 1, True, True, 0, "reverse", activations=["Relu"])),
+            (7, lambda m: recurrent("RNN", m, 2, False, True, 1, activations=["Tanh", "Tanh"])), (7, lambda m: recurrent("RNN", m, 2, True, True, 0, activations=["Relu", "Relu"]))],
     "Attention": [(23, lambda m: attention(m, False, False, False)), (23, lambda m: attention(m, True, False, True)), (23, lambda m: attention(m, False, True, True))],
 }
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 20, 21, 23)
@@ -640,6 +761,27 @@ class Trained(OnnxTest):
         norm = helper.make_node("BatchNormalization", ["h", "n.weight", "n.bias", "n.running_mean", "n.running_var"], ["m"], epsilon=2.0**-16, momentum=0.5)
         self.same_as_ours(SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', f'type = "sequential"\nlayers = {layers}'),
                           [linear("a", "x", "h"), norm, helper.make_node("Relu", ["m"], ["r"]), linear("b", "r", "y")], "n")
+
+    def test_initializers_that_were_equal_by_chance_are_apart_again(self):
+        """Exporters hand equal ones on by Identities: scales, biases and statistics that have not moved. A weight of other numbers is shared."""
+        rng = np.random.default_rng(3)
+        uniform = {"n.weight": np.ones, "n.bias": np.zeros, "n.running_mean": np.zeros, "n.running_var": np.ones}
+        weights = {"in": rng.normal(size=(8, 16)), "square": rng.normal(size=(16, 16)) / 4, "out": rng.normal(size=(16, 3)) / 4, **{name: make(16) for name, make in uniform.items()}}
+        nodes = [helper.make_node("Identity", [name], [f"again.{name}"]) for name in [*uniform, "square"]]
+        chain = [("MatMul", ["in"]), ("BatchNormalization", list(uniform)), ("Relu", []), ("MatMul", ["square"]), ("BatchNormalization", [f"again.{name}" for name in uniform]),
+                 ("Relu", []), ("MatMul", ["again.square"]), ("MatMul", ["out"])]
+        value = "x"
+        for i, (op, inputs) in enumerate(chain):
+            nodes.append(helper.make_node(op, [value, *inputs], [f"v{i}" if i + 1 < len(chain) else "y"]))
+            value = f"v{i}"
+        onnx.save(model(nodes, {"x": np.zeros((1, 8), np.float32)}, {name: each.astype(np.float32) for name, each in weights.items()}), self.folder / "net.onnx")
+        self.train(RUN)
+        self.host("export", "run.toml", "--file", "trained.safetensors")
+        trained = load_file(self.folder / "trained.safetensors")
+        self.assertEqual(sorted(trained), sorted([*weights, *(f"again.{name}" for name in uniform)]))
+        for name in uniform:
+            self.assertGreater(np.abs(trained[name] - weights[name]).max(), 0.0, name)
+            self.assertGreater(np.abs(trained[f"again.{name}"] - trained[name]).max(), 0.0, name)
 
     def test_patterns_of_what_does_not_train(self):
         onnx.save(small_net(), self.folder / "net.onnx")

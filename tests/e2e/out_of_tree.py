@@ -81,7 +81,7 @@ type = "my_schedule"
     extra = {"extra.hpp": '#pragma once\n#include <trainyard/contract.hpp>\nTRAINYARD_CONTRACT("extra.hpp");\n'}
     taken(changed("schedule.hpp", "virtual double factor(", "// A \"new\" remark.\n/* Another. */ virtual   double factor("))
     taken(loss)
-    refused(schedule, "header trainyard/schedule.hpp is ", ", the host has ", " (SDK 1.0)")
+    refused(schedule, "header trainyard/schedule.hpp is ", ", the host has ", "both say SDK 1.0, yet their headers differ")
     refused({**added, **extra}, "header trainyard/extra.hpp is ", ", the host has none of that name", "header trainyard/schedule.hpp")
     # So are interfaces that are found by cast, and what they give by value.
     text = (source / "my_schedule.cpp").read_text()

@@ -11,7 +11,7 @@ import tomllib
 import unittest
 import zipfile
 
-from support.host import DATA, SMALL, HostTest
+from support.host import BUILD, DATA, SMALL, HostTest
 from support.images import png
 
 HEAD = SMALL[:SMALL.index("[model]")]
@@ -440,11 +440,33 @@ GRAPH = NUMBERED.replace('type = "mlp"\nlayers = [WIDTH, 8, 3]', 'type = "sage"\
     "[data]", '[data]\ntype = "graph"\nlayout = "npz"\npath = "graph.npz"\nfanouts = [-1]')
 
 
+def array(kind, size, values, *shape):
+    """An array as NumPy saves it."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}{size}", *values)
+
+
+def of_npy(test, nonsense):
+    inputs = [1e9 if i in nonsense else (i * 7 + k) % 50 for i in range(50) for k in range(16)]
+    test.write("x.npy", array("<f4", "f", inputs, 50, 16))
+    test.write("y.npy", array("<i8", "q", [9 if i in nonsense else i % 3 for i in range(50)], 50))
+    return NUMBERED.replace("[data]", '[data]\ntype = "npy"\ninputs = "x.npy"\ntargets = "y.npy"\nstandardize = true').replace("WIDTH", "16")
+
+
+def of_parquet(test, nonsense):
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+    text = of_csv(test, nonsense)
+    names, *lines = csv.reader(io.StringIO((test.folder / "data.csv").read_text()))
+    columns = {name: [line[i] or None for line in lines] for i, name in enumerate(names)}
+    for name in ("age", "income"):
+        columns[name] = [each and float(each) for each in columns[name]]
+    parquet.write_table(arrow.table(columns), test.folder / "data.parquet")
+    return text.replace('"csv"', '"parquet"').replace("data.csv", "data.parquet")
+
+
 def of_npz_graph(test, nonsense):
     """As of_graph, in NumPy's format."""
-    def array(kind, size, values, *shape):
-        header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}{size}", *values)
     labels = [7 if i // 2 in nonsense else i % 3 for i in range(100)]
     arrays = {"x": array("<f4", "f", [each for i in range(100) for each in (i % 5, i % 3)], 100, 2),
               "y": array("<i8", "q", labels, 100),
@@ -469,6 +491,9 @@ def of_tu(test, nonsense):
         "fanouts = [-1]", 'task = "graph"\nshares = [0.5, 0.5, 0.0]\nsplit_seed = 7')
 
 
+PARQUET = BUILD / "lib/trainyard/plugins/dataset/libparquet.so"  # which a build without Arrow has not
+
+
 class Leaks(HostTest):
     """Whatever is in the samples that training leaves out, data.json and weights have the same bits."""
     LAST = ('take = "all but last 20%"', 'take = "last 20%"'), range(45, 50)
@@ -484,6 +509,8 @@ class Leaks(HostTest):
         "csv without a header": (of_csv_without_header, SAID.format("never", "in line 1"), FIRST),
         "csv for regression": (of_csv_for_regression, '"job": 5 rows have levels that the training split does not have', FRACTION),
         "excluding": (of_excluding, SAID.format("never", "in line 47"), LAST),
+        "npy": (of_npy, SAID.format(9, "row 45"), LAST),
+        **({"parquet": (of_parquet, SAID.format("never", "in row 46"), LAST)} if PARQUET.exists() else {}),
         "text of characters": (of_text("char", (RHYME * 8)[:401], "\u00e9", ""),
                                "does not have the characters '\u00e9' (35 times, first at byte 361)", LAST),
         "text of words": (of_text("word", RHYME.replace(",", "").split() * 32, "plugh", " "), "become <unk>", FIRST),

@@ -1,11 +1,12 @@
-"""The archive and the Debian package that cpack makes: unpacked elsewhere they train a run file, build a plugin, and say what is missing
-where LibTorch is not found. With TRAINYARD_LONGER=1 each way to put them up builds a plugin, else one of the three."""
+"""The archive, the Debian package and the wheel that tools/package makes: unpacked elsewhere they train a run file, build a plugin, and say what
+is missing where LibTorch is not found. With TRAINYARD_LONGER=1 each way to put them up builds a plugin, else one of them and the wheel."""
 import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -34,9 +35,7 @@ class Packages(unittest.TestCase):
         return done.stdout + done.stderr
 
     def package(self, kind):
-        self.run_("cpack", "-G", kind, "--config", BUILD / "CPackConfig.cmake", "-B", self.folder / kind, cwd=BUILD)
-        [made] = (self.folder / kind).glob({"TGZ": "*.tar.gz", "DEB": "*.deb"}[kind])
-        return made
+        return pathlib.Path(self.run_(sys.executable, SOURCE / "tools/package", kind, "--build", BUILD, "--out", self.folder / kind).splitlines()[0])
 
     def plugin(self, folder):
         """A project of one's own: step.cpp of the README under another name."""
@@ -48,9 +47,9 @@ class Packages(unittest.TestCase):
                                                "find_package(Trainyard REQUIRED)\ntrainyard_add_plugin(my_schedule SOURCES my_schedule.cpp)\n")
         return source
 
-    def use(self, prefix, work, builds=LONGER, **environment):
+    def use(self, prefix, work, builds=LONGER, trainyard=None, **environment):
         """Trains a run file and, if it `builds`, makes a plugin, with an installation at `prefix`."""
-        trainyard, environment = prefix / "bin/trainyard", {**PLAIN, **environment}
+        trainyard, environment = trainyard or prefix / "bin/trainyard", {**PLAIN, **environment}
         share = prefix / "share/trainyard"
         for name in ("README.md", "LICENSE", "configs/digits_mlp.toml", "data/optdigits/README.md", "docs/events.md", "docs/run-file.schema.json",
                      "tools/docs", "configs/studies/rex/low_budget.toml", "templates/schedule"):
@@ -74,7 +73,7 @@ class Packages(unittest.TestCase):
         self.assertIn("## my_schedule", (work / "docs/kinds/schedule.md").read_text())
 
     def test_archive(self):
-        self.run_("tar", "xzf", self.package("TGZ"), "-C", self.folder)
+        self.run_("tar", "xzf", self.package("archive"), "-C", self.folder)
         [prefix] = (each for each in self.folder.iterdir() if (each / "bin/trainyard").exists())
         # As on a machine where the LibTorch of the build is not: the path to it is blotted out.
         for path in [prefix / "bin/trainyard-seal", *prefix.glob("lib/lib*.so"), prefix / "lib/cmake/Trainyard/TrainyardConfig.cmake"]:
@@ -95,9 +94,36 @@ class Packages(unittest.TestCase):
         said = self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", code=1)
         self.assertRegex(said, r"No LibTorch at '/nowhere_*'.*set\s+TRAINYARD_LIBTORCH")
 
+    def test_wheel(self):
+        environment = self.folder / "venv"
+        self.run_(sys.executable, "-m", "venv", environment)
+        [packages] = environment.glob("lib/python3*/site-packages")
+        made = self.package("wheel")
+        self.assertRegex(self.run_(environment / "bin/python", "-m", "pip", "install", "--no-index", made, code=1), r"torch==2\.11\.0")
+        self.run_(environment / "bin/python", "-m", "pip", "install", "--no-index", "--no-deps", made)
+        prefix, trainyard, work = packages / "trainyard", environment / "bin/trainyard", self.folder / "of_wheel"
+        # As the package torch lies there, whose folder LibTorch is; and neither its build nor this machine's libraries are found.
+        for path in [*prefix.glob("bin/*"), *prefix.glob("lib/lib*.so"), prefix / "lib/cmake/Trainyard/TrainyardConfig.cmake"]:
+            path.write_bytes(path.read_bytes().replace(str(TORCH).encode(), b"/nowhere".ljust(len(str(TORCH)), b"_")))
+        self.assertRegex(self.run_(trainyard, "doctor", code=3), "set TRAINYARD_LIBTORCH")
+        (packages / "torch").mkdir()
+        (packages / "torch/__init__.py").touch()
+        for each in ("lib", "include", "share"):
+            (packages / "torch" / each).symlink_to(TORCH / each)
+        alone = {**PLAIN, "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(self.folder / "loaded")}
+        self.run_(trainyard, "plugins", "check", "model/trees", "--only", "life.opens", env=alone)
+        loaded = "".join(path.read_text() for path in self.folder.glob("loaded.*"))
+        for each in ("boost_filesystem", "tomlplusplus", "spdlog", "fmt", "xgboost", "dmlc"):
+            self.assertRegex(loaded, rf"init: \S*{prefix}/(bin/\.\./)?lib/lib{each}\.")
+            self.assertNotRegex(loaded, rf"init: /(usr/)?lib/\S*{each}")
+        self.use(prefix, work, builds=True, trainyard=trainyard)
+        (self.folder / "elsewhere").mkdir()  # as another folder of packages
+        (packages / "torch").rename(self.folder / "elsewhere/torch")
+        self.assertIn("LibTorch       2.11.0", self.run_(trainyard, "doctor", env={**PLAIN, "PYTHONPATH": str(self.folder / "elsewhere")}))
+
     @unittest.skipUnless(shutil.which("dpkg-deb") and shutil.which("dpkg-shlibdeps"), "no Debian tools here")
     def test_debian_package(self):
-        package = self.package("DEB")
+        package = self.package("deb")
         self.run_("dpkg-deb", "-x", package, self.folder / "root")
         depends = self.run_("dpkg-deb", "-f", package, "Depends")
         for each in ("libc6", "libssl3", "libstdc++6", "zlib1g"):

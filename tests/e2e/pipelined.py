@@ -298,6 +298,8 @@ val = { size = 32, batch_size = 16 }
             self.write("run.toml", RUN + executor("sc", mode))
             for verb in ("validate", "train"):
                 self.assertIn(says, self.host(verb, "run.toml", *words, code=2).stderr)
+        said = self.host("validate", self.write("run.toml", RUN + executor("sc", "dist") + "[distributed]\nshares = [3, 1]\n"), "--ranks", 2, code=2).stderr
+        self.assertIn('the executor "pipelined" needs distributed.shares = none where mode = dist', said)
         text = RUN + executor("sc", "dist") + '[distributed.compressor]\ntype = "fp16"\n'
         said = self.host("train", self.write("run.toml", text), "-q", "--ranks", 2, code=2).stderr
         self.assertIn('the compressor "fp16" needs an executor without parts of the network on different ranks, and the executor "pipelined" has it', said)

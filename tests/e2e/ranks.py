@@ -114,6 +114,47 @@ class Ranks(RankTest):
             found = json.loads(self.host("eval", "run.toml", "--weights", file, "--format", "json").stdout)
             self.assertAlmostEqual(found["val/loss"], seen[step, "val/loss"], delta=1e-6)
 
+    # --- ranks of different speed
+
+    def test_ranks_that_share_a_batch_unequally_train_as_one_does(self):
+        """The last step of an epoch has 8 samples, which leaves nothing to the last ranks. Random numbers go by whole micro-batches."""
+        self.on(1)
+        alone = self.weights()
+        for shares in ([3, 1], [1, 3], [1, 2, 1]):
+            with self.subTest(shares=shares):
+                self.on(len(shares), RUN + f"[distributed]\nshares = {shares}\n")
+                self.assertLess(self.furthest(self.weights(), alone), 1e-6)
+        # What a compressor sends of all elements is what all of them sum up to.
+        whole = 'type = "topk"\ndensity = 1.0\nmin_compress_elements = 1\n'
+        self.on(2, RUN + f"[distributed]\nshares = [1, 3]\n[distributed.compressor]\n{whole}")
+        self.assertLess(self.furthest(self.weights(), alone), 1e-6)
+        # One micro-batch a rank, of 10 and of 6 samples.
+        text = RUN.replace(", micro_batch_size = 4", "").replace("p = 0.2", "p = 0.0")
+        self.on(1, text)
+        alone = self.weights()
+        self.on(2, text + "[distributed]\nshares = [5, 3]\n")
+        self.assertLess(self.furthest(self.weights(), alone), 1e-6)
+        self.assertIn("micro 10 x accumulation 1", self.host("plan", "run.toml", "--ranks", 2).stdout)
+        # Goes on with shares the other way round, and alone, which says so.
+        self.host("resume", self.run_folder, "-q", "--ranks", 2, "--set", "distributed.shares=[3,5]", "--set", "trainer.max_duration=60ba")
+        self.host("resume", self.run_folder, "-q", "--set", "trainer.max_duration=70ba")
+        self.assertIn("one trains, which has the whole batch", (self.run_folder / "run.log").read_text())
+        several, text = self.weights(), text.replace("50ba", "70ba")
+        self.on(1, text)
+        self.assertLess(self.furthest(several, self.weights()), 1e-6)
+
+    def test_shares_that_do_not_fit_are_refused(self):
+        for given, ranks, words in (("[2, 1]", 2, "a batch of 16 is no multiple of their sum, 3"), ("[2, 1, 1]", 2, "has 3 numbers, and 2 ranks train"),
+                                    ("[1, 0]", 2, "0"), ("[1, 3]\n[data.train]\naccumulation = 2", 2, "accumulation 2 contradicts micro-batches of 4")):
+            with self.subTest(given):
+                self.write("more.toml", f"[distributed]\nshares = {given}\n")
+                self.write("run.toml", RUN)
+                said = self.host("validate", "run.toml", "more.toml", "--ranks", ranks, code=2).stderr
+                self.assertIn(words, said)
+        self.write("more.toml", "[distributed]\nshares = [1, 3]\n")
+        self.host("validate", "run.toml", "more.toml", "--ranks", 2)
+        self.assertIn("at most: distributed.shares", self.host("plan", "run.toml", "more.toml", "--ranks", 2).stdout)
+
     # --- what a step costs
 
     def counts(self, ranks, text):

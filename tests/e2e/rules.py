@@ -9,7 +9,7 @@ def rule(kind, every="1ba", **more):
     return f'[[rules]]\ntype = "{kind}"\nevery = "{every}"\n' + "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
 
 
-# As README.md has it, at the pace of a small run.
+# A recorder that keeps statistics alone: the second rule needs values.
 EXAMPLE = rule("exploding_tensor") + rule("dead_relu") + """
 [recorder]
 collections = [{ name = "gradients", save_interval = 1, reductions = ["abs_mean", "l2"] }]

@@ -254,6 +254,10 @@ class ShardedTables(ReplacingTest):
         said = self.host("train", self.write("run.toml", run(RUN, 'type = "adam"\nlr = 0.01')), "-q", "--ranks", 2, code=2).stderr
         self.assertRegex(said, 'the model "dlrm" needs an optimizer with updates of the rows that sparse gradients have.*, and the optimizer "adam" has none')
 
+    def test_shares_of_a_batch_are_refused_before_a_run(self):
+        said = self.host("validate", self.write("run.toml", RUN), "--ranks", 2, "--set", "distributed.shares=[3,1]", code=2).stderr
+        self.assertIn('the model "dlrm" needs distributed.shares = none', said)
+
     def test_averaged_weights_are_refused(self):
         """Evaluations would read the tables themselves, and the average of one rank be that of all behind a resume."""
         for hook in ("ema", "swa"):

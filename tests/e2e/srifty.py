@@ -195,14 +195,13 @@ class Srifty(HostTest):
         for turn in range(20 if LONGER else 6):
             for name in whole:
                 (place / name).unlink(missing_ok=True)
-            tool = subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                    start_new_session=True)
+            tool = subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             if turn % 2 == 0:
                 time.sleep(draws.random() * took)
             else:  # while the table is written
                 while tool.poll() is None and not any(place.glob("candidates.csv*")):
                     pass
-            os.killpg(tool.pid, signal.SIGKILL)
+            tool.kill()  # nothing where it has ended
             tool.communicate()
             killed += tool.returncode == -signal.SIGKILL
             for name, content in whole.items():

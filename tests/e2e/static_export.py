@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from support.exported_runs import DATA, MODEL, SEQUENTIAL, images, run
+from support.exported_runs import DATA, MODEL, SEQUENTIAL, built, images, run
 from support.host import DATA as SHARED
 from support.host import SOURCE, HostTest
 
@@ -42,13 +42,6 @@ def tensors(path):
     kinds = {"F32": "f", "I64": "q"}
     return {name: (array.array(kinds[each["dtype"]], data[8 + size + each["data_offsets"][0]:8 + size + each["data_offsets"][1]]), each["shape"][0])
             for name, each in header.items()}
-
-
-def built(folder, *flags):
-    """Its programs, by the Makefile that lies there."""
-    done = subprocess.run(["make", "-C", str(folder), "CXXFLAGS=-std=c++20 -O2 -Wall -Wextra", *flags], text=True, capture_output=True)
-    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
-    return folder
 
 
 class Static(HostTest):
@@ -146,9 +139,9 @@ class Static(HostTest):
         self.assertFalse((self.folder / "net/places.bin").exists())
 
     def test_what_is_refused(self):
-        language = run('type = "lstm"\nn_layer = 1\nembedding = 4\nhidden = 8', 'type = "synthetic"\nkind = "language"\nseq_len = 6\nvocabulary = 9')
-        self.train(language)
-        self.assertIn("takes an input of 32-bit floats", self.host("export", "run.toml", "--to", "static", code=2).stderr)
+        self.train(RUNS["mlp"].replace("[trainer]", '[trainer]\nprecision = "fp64"'))
+        said = self.host("export", "run.toml", "--to", "static", code=2).stderr
+        self.assertRegex(said, "takes a network of an input of 32-bit floats or of 64-bit integers; that of this one, [^ ]+, holds Double")
         self.train(run('type = "resnet"\ndepth = 8', images(3, 12, 12)), "--overwrite")  # with a shortcut that is cut and padded
         said = self.host("export", "run.toml", "--to", "static", code=2).stderr
         self.assertRegex(said, r'node "\w[^"]*", a Slice: there is no such operator for small devices; there are Add, ')

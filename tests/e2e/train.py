@@ -9,7 +9,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-from support.host import SMALL, TRAINYARD, HostTest
+from support.host import ROWS, SMALL, TRAINYARD, HostTest, rows, tensors
 
 
 class Training(HostTest):
@@ -38,6 +38,18 @@ class Training(HostTest):
         plugins = self.train(SMALL, "--set", "trainer.max_duration=100ba")["plugins"]  # one step of 32 is timed
         for kind in ("dataset", "model", "loss", "optimizer"):
             self.assertGreater(sum(each["seconds"] for each in plugins if each["kind"] == kind), 0.0, plugins)
+
+    def test_averages_of_what_gets_no_gradient_any_more_come_to_zero(self):
+        """A feature is 0 from the second of a thousand steps on. In IEEE 754 nine tenths of the least number there is are that number again."""
+        self.write("rows.csv", rows(1000, feature=lambda row, column: float(column > 0 or row == 0)))
+        for keys, is_denormal in (((), False), (("--set", "run.threads.flush_denormals=false"), True)):
+            with self.subTest(keys):
+                self.train(ROWS.replace("shuffle = true", "shuffle = false").replace("train = { batch_size = 16", "train = { batch_size = 1"), "--overwrite",
+                           "--set", "trainer.max_duration=1ep", "--set", "checkpoint.type=full", *keys)
+                (state,) = (self.folder / "runs/small/checkpoints").glob("step-*/optimizer.safetensors")
+                sizes = {abs(number) for name, data in tensors(state).items() if "exp_avg" in name for (number,) in struct.iter_unpack("<f", data)}
+                self.assertGreater(len(sizes), 10)
+                self.assertEqual(min(sizes - {0.0}) < 1.17e-38, is_denormal)
 
     def test_set_changes_a_key(self):
         self.train(SMALL, "--set", "trainer.max_duration=3ba", "--set", "run.name=other", run="runs/other")

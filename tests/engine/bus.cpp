@@ -139,8 +139,10 @@ TEST_CASE("cadences are tested by the host") {
     manifest.hooks.resize(2);
     manifest.hooks[0].cadence.every = "1ba";
     manifest.hooks[1].after = {"swa"};  // closes a bracket: no cadence, and gets none
-    const std::vector<HookSpec> hooks = config::hooks_of(
-        {.hook = {.every = "10ba", .priority = 20, .before = {"clip"}, .after = {"ema"}}}, manifest);
+    const std::vector<HookSpec> hooks =
+        config::participant_of(
+            {.hook = {.every = "10ba", .priority = 20, .before = {"clip"}, .after = {"ema"}}}, manifest)
+            .hooks;
     CHECK(hooks[0].cadence.every == "10ba");
     CHECK(hooks[1].cadence.every.empty());
     for (const HookSpec& hook : hooks) {

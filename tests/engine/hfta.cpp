@@ -9,6 +9,7 @@
 #include "core/engine/train/run.hpp"
 #include "support/live.hpp"
 #include "support/run.hpp"
+#include "support/trained.hpp"
 
 namespace hfta_tests {
 
@@ -454,6 +455,104 @@ TEST_CASE("what an array cannot do is refused") {
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "only = [0, 2]\n"))),
                     Contains("executor.only names member 2"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=0.1"}}))), Contains("trained plainly"));
+}
+
+namespace {
+
+/// A run of 60 steps over small images, else as run_with has it: by a LeNet, or by a convolution with a batch norm.
+std::string images_with(const std::string& optimizer, const std::string& more = {}, bool norm = false) {
+  std::string text = run_with(optimizer, more);
+  const auto put = [&](const std::string& in, const std::string& place) {
+    REQUIRE(text.find(place) != std::string::npos);
+    text.replace(text.find(place), place.size(), in);
+  };
+  if (!norm)
+    put("\"lenet\"\nchannels = [6, 16]\nhidden = [20]", "\"mlp\"\nlayers = [8, 16, 16, 3]");
+  else
+    put("\"sequential\"\nlayers = [{ type = \"conv2d\", out = 6, kernel = 3 }, { type = \"batch_norm\" }, "
+        "{ type = \"relu\" }, { type = \"flatten\" }, { type = \"linear\", out = 3 }]",
+        "\"mlp\"\nlayers = [8, 16, 16, 3]");
+  put("[1, 14, 14]", "[8]");
+  put("\"60ba\"", "\"200ba\"");
+  put("\"20ba\"", "\"50ba\"");
+  return text;
+}
+
+const std::string by_plan = "passes = \"compiled\"\n";
+const std::vector<std::vector<std::string>> three(sweep.begin(), sweep.begin() + 3);
+
+}  // namespace
+
+TEST_CASE("members whose passes are compiled come to what runs of their own in double precision come to") {
+  for (const std::string& dropout :
+       {std::string(), std::string("[model.dropout]\ntype = \"standard\"\np = 0.2\n")})
+    for (const bool norm : {false, true}) {
+      if (norm && !dropout.empty()) continue;  // that network has no place for one
+      INFO(dropout << (norm ? "batch norm" : "LeNet"));
+      const auto text = [&](const std::string& more) { return images_with(adamw, dropout + more, norm); };
+      Trained array(text(array_of(three, by_plan)));
+      const at::Tensor rows = array.array();
+      for (std::size_t b = 0; b < three.size(); ++b) {
+        INFO("member " << b);
+        Trained exact(text(""), in(precisions[1], three[b])), plain(text(""), in(precisions[0], three[b]));
+        const at::Tensor row = rows[static_cast<std::int64_t>(b)];
+        CHECK(difference(row, exact.weights()) <=
+              std::max(2e-4, 6.0 * difference(plain.weights(), exact.weights())));
+        CHECK(array.metric(std::to_string(b) + "/val/loss") ==
+              Approx(exact.metric("val/loss")).epsilon(2e-3).margin(1e-6));
+      }
+    }
+}
+
+TEST_CASE("a member whose passes are compiled draws the dropout of its own seed") {
+  const auto rows = [](const std::string& passes) {
+    return Trained(images_with(adamw, "[model.dropout]\ntype = \"standard\"\np = 0.2\n" +
+                                          array_of({{}, {"run.seed=11"}}, passes)))
+        .array();
+  };
+  CHECK(difference(rows(by_plan), rows("passes = \"eager\"\n")) < 1e-3);
+}
+
+TEST_CASE("an array whose passes are compiled is resumed to the bit, made smaller or not, whole or in part") {
+  for (const char* const dropout : {"", "[model.dropout]\ntype = \"standard\"\np = 0.2\n"}) {
+    const auto text = [&](const std::string& array) { return images_with(adamw, dropout + array); };
+    std::vector<std::vector<std::string>> members = sweep;
+    KeepsStates saver(30);
+    Trained undisturbed(text(array_of(members)), {}, {}, &saver);
+    const at::Tensor all = undisturbed.array();
+    CHECK(at::equal(Trained(text(array_of(members)), {}, saver.states).array(), all));
+    const at::Tensor some =
+        Trained(text(array_of(members, "leader = 4\nonly = [1, 4, 6]\n")), {}, saver.states).array();
+    REQUIRE(some.size(0) == 3);
+    for (const auto& [row, member] : {std::pair(0, 1), std::pair(1, 4), std::pair(2, 6)})
+      CHECK(at::equal(some[row], all[member]));
+    // One goes astray, and the array is made smaller: no bit of the others changes.
+    members[2] = {"optimizer.lr=1e30"};
+    KeepsStates later(30);
+    Trained smaller(text(array_of(members, "compact_at = 0.0\n")), {}, {}, &later);
+    const at::Tensor left = smaller.array();
+    REQUIRE(left.size(0) == 7);
+    for (int row = 0; row < 7; ++row) CHECK(at::equal(left[row], all[row < 2 ? row : row + 1]));
+    CHECK(at::equal(Trained(text(array_of(members, "compact_at = 0.0\n")), {}, later.states).array(), left));
+  }
+}
+
+TEST_CASE("how an array's passes run is chosen, said and refused") {
+  const auto said = [](const std::string& text, const std::vector<std::string>& sets = {}) {
+    test::Trained run;
+    REQUIRE(run.train(text, sets) == 0);
+    return run.log();
+  };
+  const std::string array = array_of(three);
+  CHECK_THAT(said(images_with(adamw, array)), Contains("passes are compiled") && Contains("conv1"));
+  CHECK_THAT(said(images_with(adamw, array_of(three, "passes = \"eager\"\n"))),
+             !Contains("passes are compiled"));
+  CHECK_THAT(said(images_with(adamw, array), {"trainer.precision=fp64"}), !Contains("passes are compiled"));
+  CHECK_THAT(said(run_with(adamw, array)), !Contains("passes are compiled"));
+  CHECK_THAT(said(run_with(adamw, array_of(three, by_plan))), Contains("passes are compiled"));
+  CHECK_THAT(
+      test::resolve(images_with(adamw, array_of(three, by_plan)), {"trainer.precision=fp64"}).findings.text(),
+      Contains("hfta") && Contains("trainer.precision"));
 }
 
 TEST_CASE("an array of one is the plain run, to the bit") {

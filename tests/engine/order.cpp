@@ -172,6 +172,12 @@ TEST_CASE("two writers of one region need a declared order") {
   CHECK(unordered[0].message == "\"a\" and \"b\" both write grads at before_step in no declared order");
   CHECK(unordered[0].hint == "give one of them `after = [\"a\"]`, or drop one");
 
+  std::vector<Participant> listed = {
+      {"a", "x", {grads}, true}, {"b", "x", {grads}, true}, {"c", "x", {grads}, true}};
+  CHECK(make_order(listed).problems.empty());
+  listed[1].in_order_of_file = false;
+  CHECK(make_order(listed).problems.size() == 2);
+
   CHECK(problems(grads, after(grads, "a")).empty());
   CHECK(problems(grads, before(grads, "a")).empty());
   CHECK(problems(grads, with_priority(grads, 60)).empty());
@@ -311,12 +317,12 @@ TEST_CASE("a run file places the hooks of its plugins") {
   rare.before = {"console"};
   manifest.hooks = {steady, rare};
   config::SlotConfig slot;
-  CHECK(hooks_of(slot, manifest)[1].cadence.every == "2ep");
+  CHECK(participant_of(slot, manifest).hooks[1].cadence.every == "2ep");
   slot.hook.every = "5ba";
   slot.hook.priority = 70;
   slot.hook.before = {"ema"};
   slot.hook.after = {"swa"};
-  const std::vector<HookSpec> placed = hooks_of(slot, manifest);
+  const std::vector<HookSpec> placed = participant_of(slot, manifest).hooks;
   CHECK(placed[0].cadence.every.empty());  // it had none
   CHECK(placed[1].cadence.every == "5ba");
   CHECK(placed[0].priority == 70);

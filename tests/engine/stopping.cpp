@@ -2,8 +2,15 @@
 // others, without the plugin that asked.
 #include <catch2/catch.hpp>
 
-#include <filesystem>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "core/engine/verbs/signal_scope.hpp"
 #include "support/live.hpp"
 #include "support/small_parts.hpp"
 #include "support/trained.hpp"
@@ -145,6 +152,26 @@ TEST_CASE("a look at the validation loss uses up no patience") {
   REQUIRE(run.told().size() == 3);
   for (const test::Told& told : run.told()) CHECK_THAT(told.text, Contains("evaluated at step 6"));
   CHECK(run->clock().step == 8);
+}
+
+TEST_CASE("a signal that asks for the end breaks off no system call") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const train::SignalScope scope;
+  ssize_t read = 0;
+  std::thread reader([&] {
+    char byte = 0;
+    read = ::read(ends[0], &byte, 1);
+  });
+  const auto soon = std::chrono::milliseconds(50);
+  std::this_thread::sleep_for(soon);  // the reader waits in its call
+  ::pthread_kill(reader.native_handle(), SIGUSR1);
+  std::this_thread::sleep_for(soon);
+  CHECK(train::SignalScope::caught() == SIGUSR1);
+  CHECK(::write(ends[1], "x", 1) == 1);
+  reader.join();
+  CHECK(read == 1);
+  for (const int each : ends) ::close(each);
 }
 
 }  // namespace stopping_tests

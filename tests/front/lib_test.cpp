@@ -1,16 +1,25 @@
 // What lib/ does by itself.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include <catch2/catch.hpp>
 
+#include "lib/apart.hpp"
 #include "lib/escapes.hpp"
 #include "lib/fnv1a.hpp"
 #include "lib/new_file.hpp"
@@ -154,6 +163,111 @@ TEST_CASE("lib: a file is read with all its bytes, and one that is not there is 
   CHECK(lib::read_file(folder.write("empty", "")) == "");
   CHECK_FALSE(lib::read_file(folder / "absent"));
   CHECK(errno == ENOENT);
+}
+
+namespace {
+
+using End = lib::Apart::End;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string asleep() {
+  for (;;) pause();
+}
+
+}  // namespace
+
+TEST_CASE("lib: what is computed in a copy of the process comes back, and nothing else of it does") {
+  std::string text(3'000'000, '!');  // more than a pipe holds
+  for (std::size_t i = 0; i < text.size(); i += 7) text[i] = static_cast<char>(i);
+  const test::Folder folder;
+  const int file = open(folder.write("file", "").c_str(), O_WRONLY), before = dup(STDOUT_FILENO);
+  dup2(file, STDOUT_FILENO);
+  const lib::Apart made = lib::computed_apart([&] {
+    const std::string found = text;
+    text = "changed";
+    (void)!write(STDOUT_FILENO, "said", 4);
+    return found + (fcntl(file, F_GETFD) < 0 && errno == EBADF ? "closed" : "open");
+  });
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(file);
+  CHECK(made.end == End::returned);
+  CHECK((made.bytes == text + "closed"));  // texts whose difference would take minutes to print
+  CHECK(test::read_file(folder / "file").empty());
+  const lib::Apart nothing = lib::computed_apart([] { return std::string(); });
+  CHECK((nothing.end == End::returned && nothing.bytes.empty()));
+}
+
+TEST_CASE("lib: a copy of the process that does not return is told from one that does") {
+  const auto end_of = [](const std::function<std::string()>& compute) {
+    const lib::Apart made = lib::computed_apart(compute);
+    CHECK(made.bytes.empty());
+    return std::pair{made.end, made.number};
+  };
+  CHECK(end_of([]() -> std::string { throw std::runtime_error("no"); }) == std::pair{End::failed, 0});
+  for (const int code : {0, 3})
+    CHECK(end_of([&]() -> std::string { _exit(code); }) == std::pair{End::failed, 0});
+  // What this process does about signals is not done in the copy.
+  for (const int number : {SIGSEGV, SIGABRT, SIGTERM, SIGINT}) {
+    const auto before = std::signal(number, [](int) { _exit(7); });
+    CHECK(end_of([&]() -> std::string {
+            raise(number);
+            return "went on";
+          }) == std::pair{End::died, number});
+    std::signal(number, before);
+  }
+}
+
+TEST_CASE("lib: a copy of the process is killed when its time is up, or as it is asked") {
+  CHECK(seconds_of([] { CHECK(lib::computed_apart(asleep, 0.05).end == End::late); }) < 5.0);
+  int asked = 0;
+  CHECK(seconds_of([&] {
+          CHECK(lib::computed_apart(asleep, 60.0, [&] { return ++asked > 3; }).end == End::stopped);
+        }) < 5.0);
+  // A signal for all processes of a terminal ends the copy before the stop is seen.
+  asked = 0;
+  const auto interrupted = []() -> std::string {
+    raise(SIGINT);
+    return "went on";
+  };
+  CHECK(lib::computed_apart(interrupted, 60.0, [&] { return ++asked > 1; }).end == End::stopped);
+  CHECK(lib::computed_apart([] { return std::string("in time"); }, 60.0, [] { return false; }).bytes ==
+        "in time");
+}
+
+TEST_CASE("lib: a copy of the process ends with the one that waits for it") {
+  void* const shared =
+      mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  std::atomic<pid_t>& copy = *new (shared) std::atomic<pid_t>(0);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the copy comes to this process
+  const pid_t waiting = fork();
+  if (waiting == 0) {
+    lib::computed_apart([&] {
+      copy = getpid();
+      return asleep();
+    });
+    _exit(0);
+  }
+  while (copy == 0) usleep(1000);
+  kill(waiting, SIGKILL);
+  waitpid(waiting, nullptr, 0);
+  int status = 0;
+  pid_t ended = 0;
+  for (int i = 0; i < 5000 && ended == 0; ++i) {
+    ended = waitpid(copy, &status, WNOHANG);
+    if (ended == 0) usleep(1000);
+  }
+  CHECK(ended == copy);
+  CHECK(WIFSIGNALED(status));
+  if (ended == 0) kill(copy, SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  munmap(shared, sizeof(pid_t));
 }
 
 TEST_CASE("lib: strings and keys of TOML") {

@@ -148,6 +148,16 @@ TEST_CASE("what is no file is refused without hanging") {
              Catch::Contains("missing: this folder of plugins cannot be read"));
 }
 
+TEST_CASE("libraries that a plugin brings are no plugins") {
+  const test::Folder folder;
+  const std::string plugin = folder.write("libcopy.so", test::read_file(good));
+  folder.write("libcopy.libs/libfit.so", "an ordinary library has no manifest");
+  const Registry registry = Registry::scan({folder.path()});
+  CHECK(registry.refusals().empty());
+  REQUIRE(registry.files().size() == 1);
+  CHECK(registry.files().front().path == plugin);
+}
+
 TEST_CASE("a scan runs no code of a plugin: P8") {
   ::unsetenv("TRAINYARD_TEST_OPENED");
   const Registry registry = Registry::scan({samples + "/sealed"});

@@ -36,6 +36,10 @@ cases = [
      lambda o, t: F.binary_cross_entropy_with_logits(o, t.to(o), pos_weight=torch.tensor(3.0)), {}),
     ("mse", {}, randn(5), randn(5), F.mse_loss, {}),
     ("mse", {}, randn(5, 2), randn(5, 2), F.mse_loss, {}),
+    ("mae", {}, randn(5), randn(5), F.l1_loss, {}),
+    ("mae", {}, randn(5, 2), randn(5, 2), F.l1_loss, {}),
+    ("huber", {}, randn(5), randn(5), F.huber_loss, {}),
+    ("huber", {"delta": 0.3}, randn(5, 2), 3 * randn(5, 2), F.huber_loss, None),
 ]
 result = []
 for plugin, options, output, target, function, arguments in cases:

@@ -2,6 +2,7 @@
 // apart, in each instruction set. The gradients of the formula are those of its difference along random directions.
 #include <catch2/catch.hpp>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -135,6 +136,69 @@ TEST_CASE("attention: outputs and gradients are those of the formula", "[attenti
           REQUIRE(inner(gradient->whole(), along) ==
                   Approx(slope).epsilon(1e-5).margin(1e-5 * std::sqrt(static_cast<double>(along.size()))));
         }
+    }
+  }
+}
+
+std::uint16_t half(double value) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+double wide(std::uint16_t half) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16));
+}
+
+/// Of `rows` from `first` on, with the scores that nobody may look at not numbers.
+TEST_CASE("attention: weights of bfloat16, and gradients of scores, are those of the formula",
+          "[attention]") {
+  Random random(7);
+  std::normal_distribution<double> draw;
+  constexpr std::int64_t stride = 48, first = 9, count = 21, width = 5, gap = 3;
+  constexpr auto size = static_cast<std::size_t>(stride * count);
+  for (const bool causal : {true, false}) {
+    const AttentionShape shape{37, width, causal, 0.7f};
+    Floats scores(size, std::numeric_limits<float>::quiet_NaN()), of_weights(scores);
+    Doubles weights(size), of_scores(size), logs(37);
+    std::vector<std::uint16_t> output(37 * (width + gap)), given(output);
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      output[i] = half(draw(random));
+      given[i] = half(draw(random));
+    }
+    for (std::int64_t r = 0; r < count; ++r) {
+      const std::int64_t row = first + r, seen = causal ? row + 1 : 37;
+      const auto at = static_cast<std::size_t>(r * stride);
+      double sum = 0.0, inside = 0.0;
+      for (std::size_t j = at; j < at + static_cast<std::size_t>(seen); ++j) {
+        scores[j] = static_cast<float>(3.0 * draw(random));
+        of_weights[j] = static_cast<float>(draw(random));
+        sum += weights[j] = std::exp(static_cast<double>(shape.factor) * static_cast<double>(scores[j]));
+      }
+      for (std::int64_t k = row * (width + gap); k < row * (width + gap) + width; ++k)
+        inside += wide(output[static_cast<std::size_t>(k)]) * wide(given[static_cast<std::size_t>(k)]);
+      logs[static_cast<std::size_t>(row)] = std::log(sum);
+      for (std::size_t j = at; j < at + static_cast<std::size_t>(seen); ++j) {
+        weights[j] /= sum;
+        of_scores[j] =
+            weights[j] * static_cast<double>(shape.factor) * (static_cast<double>(of_weights[j]) - inside);
+      }
+    }
+    for (const Isa isa : isas()) {
+      INFO("causal " << causal << ", isa " << static_cast<int>(isa));
+      const AttentionKernels& kernels = attention_kernels(isa);
+      const ScoreRows rows{first, count, stride};
+      std::vector<std::uint16_t> made(size, 0x7fff), again(made), gradients(made);
+      Floats spoilt = scores, found_logs(37);
+      kernels.weigh(shape, rows, spoilt.data(), made.data(), found_logs.data());
+      kernels.weigh_again(shape, rows, scores.data(), of_weights.data(), found_logs.data(),
+                          {output.data(), width + gap}, {given.data(), width + gap}, again.data(),
+                          gradients.data());
+      for (std::size_t row = first; row < first + count; ++row)
+        REQUIRE(static_cast<double>(found_logs[row]) == Approx(logs[row]).epsilon(1e-6).margin(2e-6));
+      for (std::size_t i = 0; i < size; ++i) {
+        REQUIRE(wide(made[i]) == Approx(weights[i]).epsilon(1.0 / 250.0));
+        REQUIRE(wide(again[i]) == Approx(weights[i]).epsilon(1.0 / 250.0));
+        REQUIRE(wide(gradients[i]) == Approx(of_scores[i]).epsilon(1.0 / 250.0).margin(1e-6));
+      }
     }
   }
 }

@@ -3,8 +3,7 @@
 
 #include <random>
 
-#include "plugins/executor/compiled/plan.hpp"
-#include "tests/plugins/compiled_networks.hpp"
+#include "tests/plugins/compiled_plans.hpp"
 
 namespace compiled_tests {
 
@@ -15,33 +14,8 @@ using namespace trainyard::test;
 using compiled::Plan;
 using compiled::PlanKey;
 
-/// Of networks whose running statistics are somewhere in training, and stay there.
-void check_evaluations(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs,
-                       const compiled::Choices& choices) {
-  GraphNetwork network(make());
-  for (const at::Tensor& x : inputs) network.forward(batch_of(x), training);
-  GraphNetwork exact(in_double(*network.graph()));
-  const std::vector<NamedTensor> statistics = network.buffers();
-  std::vector<at::Tensor> before;
-  for (const NamedTensor& each : statistics) before.push_back(each.tensor.clone());
-  const auto plan = std::make_shared<Plan>(
-      network, PlanKey{.inputs = {inputs[0].sizes().vec()}, .training = false}, choices);
-  const at::NoGradGuard off;
-  for (const at::Tensor& x : inputs) {
-    const at::Tensor found = plan->forward(batch_of(x), {});
-    REQUIRE(!plan->is_busy());
-    REQUIRE(is_near(found, network.forward(batch_of(x), {}),
-                    exact.forward(batch_of(x.is_floating_point() ? x.to(at::kDouble) : x), {})));
-  }
-  for (std::size_t i = 0; i < before.size(); ++i) REQUIRE(statistics[i].tensor.equal(before[i]));
-}
-
-void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs,
-                const compiled::Choices& choices = {}) {
-  test::check_same(make, inputs, [&](GraphNetwork& network, const Batch& batch) {
-    return std::make_shared<Plan>(network, PlanKey{.inputs = {batch.inputs[0].sizes().vec()}}, choices);
-  });
-  check_evaluations(make, inputs, choices);
+TEST_CASE("Compiled passes are tried with bfloat16 where the processor has it", "[compiled]") {
+  if (!compiled::has_halves()) WARN("no AVX512-BF16: passes with bfloat16 are not checked");
 }
 
 TEST_CASE("A compiled multilayer perceptron is the network", "[compiled]") {
@@ -206,6 +180,122 @@ TEST_CASE("Compiled shortcuts put channels of zeros where they were", "[compiled
           return b.finish(b.linear(b.flatten(x), "c", 4));
         },
         several({5, 3, size, size}));
+}
+
+TEST_CASE("Compiled pieces of rows and images, joined and cut", "[compiled]") {
+  for (const std::int64_t samples : {1, 5}) {
+    check_same(
+        [] {
+          GraphBuilder b(schema_of({12}), 3);
+          const ValueId x = b.tanh(b.linear(b.input(), "x", 12));
+          const std::vector<ValueId> parts = b.split(x, 3, 1);  // one of them is read by nobody, one twice
+          return b.finish(b.linear(b.concat({parts[2], b.relu(parts[0]), parts[2], b.input()}, 1), "out", 5));
+        },
+        several({samples, 12}));
+    // Channels that fill blocks, and such as do not.
+    for (const std::int64_t channels : {4, 16, 32})
+      check_same(
+          [&] {
+            GraphBuilder b(schema_of({3, 9, 9}), 3);
+            const ValueId x = b.tanh(b.conv2d(b.input(), "a", 2 * channels, {.padding = 1}));
+            const std::vector<ValueId> parts = b.split(x, 2, 1);
+            const ValueId y = b.conv2d(parts[1], "b", 32, {.padding = 1});
+            const ValueId z = b.conv2d(b.concat({y, parts[0], x}, 1), "c", 8, {.kernel = 1});
+            return b.finish(b.linear(b.flatten(b.average_pool2d(b.add(z, b.tanh(z)), 3, 3)), "d", 4));
+          },
+          several({samples, 3, 9, 9}));
+  }
+}
+
+/// Joined weights of a layer and of a convolution; of the layer the last is read by another, too.
+Graph of_joined_weights(bool behind) {
+  GraphBuilder b(schema_of({3, 6, 6}), 3);
+  const auto parameter = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    return b.uniform_parameter(name, std::move(shape), 0.3);
+  };
+  const std::vector<ValueId> filters = {parameter("f0", {8, 3, 3, 3}), parameter("f1", {12, 3, 3, 3})},
+                             of_filters = {parameter("g0", {8}), parameter("g1", {12})},
+                             weights = {parameter("w0", {3, 20}), parameter("w1", {5, 20}),
+                                        parameter("w2", {4, 20})};
+  const ValueId filter = b.concat(filters, 0), bias = b.concat(of_filters, 0), weight = b.concat(weights, 0);
+  const ValueId y =
+      b.node("Conv", "conv", {b.input(), filter, bias}, {{"kernel_shape", std::vector<std::int64_t>{3, 3}}});
+  const ValueId x = b.tanh(b.flatten(b.global_average_pool(y)));
+  const auto layer = [&](const char* name, ValueId of, ValueId w) {
+    return b.node("Gemm", name, {of, w}, {{"transB", std::int64_t{1}}});
+  };
+  const ValueId one = layer("one", x, weight), other = layer("other", x, weights[2]);
+  Graph graph = b.finish(b.concat({b.tanh(one), other}, 1));
+  if (!behind) return graph;
+  for (const std::vector<ValueId>& ids : {filters, of_filters, weights}) {
+    std::vector<at::Tensor> tensors;
+    for (const ValueId id : ids) tensors.push_back(graph.values[static_cast<std::size_t>(id)].initializer);
+    const at::Tensor whole = at::cat(tensors, 0);
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < ids.size(); begin += tensors[i++].size(0))
+      graph.values[static_cast<std::size_t>(ids[i])].initializer = whole.narrow(0, begin, tensors[i].size(0));
+  }
+  return graph;
+}
+
+TEST_CASE("Compiled weights that are joined, where they lie and copied", "[compiled]") {
+  for (const bool behind : {false, true}) {
+    check_same([&] { return of_joined_weights(behind); }, several({4, 3, 6, 6}));
+    GraphNetwork network(of_joined_weights(behind));
+    const Batch batch = batch_of(several({4, 3, 6, 6})[0]);
+    const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {batch.inputs[0].sizes().vec()}},
+                                             compiled::Choices{});
+    CHECK(plan->by_libtorch().empty());
+    const at::Tensor before = plan->forward(batch, training);
+    {
+      const at::NoGradGuard off;
+      network.parameters()[1].tensor.mul_(2.0);
+    }
+    // What was handed out for one pass stays as it was when the next one comes; changed weights are seen.
+    std::vector<at::Tensor> parameters;
+    for (const NamedTensor& each : network.parameters()) parameters.push_back(each.tensor);
+    const auto gradients = [&] {
+      const at::Tensor output = plan->forward(batch, training);
+      return torch::autograd::grad({output}, parameters, {at::ones_like(output)}, std::nullopt, false, true);
+    };
+    const std::vector<at::Tensor> first = gradients();
+    std::vector<at::Tensor> kept;
+    for (const at::Tensor& each : first) kept.push_back(each.clone());
+    {
+      const at::NoGradGuard off;
+      for (const at::Tensor& each : parameters) each.add_(0.1);
+    }
+    gradients();
+    for (std::size_t i = 0; i < kept.size(); ++i) CHECK(first[i].equal(kept[i]));
+    // Filters: one tensor has the gradients of both, whether the weights lie behind each other or not.
+    CHECK(first[0].storage().is_alias_of(first[1].storage()));
+    // Where they lie behind each other the way back reads them as they are by then: there is no copy.
+    const at::Tensor output = plan->forward(batch, training);
+    {
+      const at::NoGradGuard off;
+      for (const at::Tensor& each : {parameters[4], parameters[5], parameters[6]}) each.zero_();
+    }
+    const at::Tensor of_filter = torch::autograd::grad({output}, parameters, {at::ones_like(output)})[0];
+    CHECK((of_filter.abs().max().item<double>() == 0.0) == behind);
+  }
+}
+
+TEST_CASE("Compiled weights that an Identity hands on", "[compiled]") {
+  const auto make = [] {
+    GraphBuilder b(schema_of({3, 6, 6}), 3);
+    const ValueId filter = b.uniform_parameter("filter", {16, 3, 3, 3}, 0.3),
+                  bias = b.uniform_parameter("bias", {16}, 0.3);  // fill blocks of each processor
+    const auto conv = [&](const char* name, ValueId its) {
+      return b.node("Conv", name, {b.input(), filter, its},
+                    {{"kernel_shape", std::vector<std::int64_t>{3, 3}}});
+    };
+    const ValueId sum = b.mul(b.tanh(conv("one", bias)), conv("other", b.node("Identity", "same", {bias})));
+    return b.finish(b.linear(b.flatten(b.global_average_pool(sum)), "out", 4));
+  };
+  check_same(make, several({4, 3, 6, 6}));
+  GraphNetwork network(make());
+  const Plan plan(network, PlanKey{.inputs = {{4, 3, 6, 6}}}, {});
+  CHECK(plan.by_libtorch().empty());
 }
 
 TEST_CASE("Networks made at random are the same compiled", "[compiled]") {

@@ -3,6 +3,10 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -105,6 +109,144 @@ std::vector<Named> networks() {
   return all;
 }
 
+/// Draws a graph that is as unlike a usual network as its operators allow: convolutions read what a transpose made of
+/// columns, weights are shared and read by other operators, sides are as long as there are channels.
+class Drawn {
+ public:
+  Drawn(const BatchSchema& schema, std::uint64_t seed) : b_(schema, seed), random_(seed, "graph") {
+    values_ = {b_.input()};
+    for (std::size_t left = 6 + below(10); left > 0; --left) add(make());
+  }
+
+  Graph finish() {
+    ValueId sum = no_value;
+    for (const ValueId each : values_) {
+      if (read_.contains(each)) continue;
+      const ValueId part = b_.linear(b_.flatten(each), name("head"), 5);
+      sum = sum == no_value ? part : b_.add(sum, part);
+    }
+    return b_.finish(sum);
+  }
+
+ private:
+  std::size_t below(std::size_t bound) { return random_.below(next_++, bound); }
+  std::int64_t size() { return below(2) == 0 ? 4 : 6; }
+  std::string name(const std::string& of) { return of + std::to_string(next_++); }
+  const std::vector<std::int64_t>& shape(ValueId x) const { return b_.shape(x); }
+  std::size_t rank(ValueId x) const { return shape(x).size(); }
+  /// Returns a dimension of a value that does not count samples.
+  std::int64_t axis(ValueId x) { return 1 + static_cast<std::int64_t>(below(rank(x) - 1)); }
+  std::int64_t side(ValueId x, std::int64_t axis) const { return shape(x)[static_cast<std::size_t>(axis)]; }
+
+  ValueId pick() {
+    const ValueId x = values_[below(2) == 0 ? values_.size() - 1 : below(values_.size())];
+    read_.insert(x);
+    return x;
+  }
+  /// Returns a value of the shape of `x`, which may be itself; but for the side along `apart`.
+  ValueId alike(ValueId x, std::int64_t apart = -1) {
+    std::vector<ValueId> all;
+    for (const ValueId each : values_) {
+      std::vector<std::int64_t> a = shape(x), b = shape(each);
+      if (a.size() != b.size()) continue;
+      if (apart >= 0) a[static_cast<std::size_t>(apart)] = b[static_cast<std::size_t>(apart)];
+      if (a == b) all.push_back(each);
+    }
+    const ValueId found = all[below(all.size())];
+    read_.insert(found);
+    return found;
+  }
+  /// Returns a parameter of this shape, often one that is there already.
+  ValueId weight(const std::vector<std::int64_t>& of) {
+    std::vector<ValueId>& all = weights_[of];
+    if (all.empty() || below(3) > 0) all.push_back(b_.uniform_parameter(name("weight"), of, 0.7));
+    return all[below(all.size())];
+  }
+  void add(ValueId made) {
+    std::int64_t count = 1;
+    for (std::size_t i = 1; i < rank(made); ++i) count *= shape(made)[i];
+    if (count <= 600) values_.push_back(made);
+  }
+
+  ValueId make() {
+    const ValueId x = pick();
+    const std::int64_t a = axis(x), n = side(x, a);
+    if (rank(x) == 4) {
+      switch (below(7)) {
+        case 0:
+        case 1: {
+          const std::int64_t channels = side(x, 1), way = static_cast<std::int64_t>(below(4)), out = size();
+          const std::int64_t groups = way == 0                                        ? channels
+                                      : way == 1 && channels % 2 == 0 && out % 2 == 0 ? 2
+                                                                                      : 1;
+          const std::int64_t made =
+              groups == channels ? groups * static_cast<std::int64_t>(1 + below(2)) : out;
+          return b_.node("Conv", name("conv"), {x, weight({made, channels / groups, 1, 1}), weight({made})},
+                         {{"group", groups}, {"kernel_shape", std::vector<std::int64_t>{1, 1}}});
+        }
+        case 2: return b_.batch_norm(x, name("norm"));
+        case 3: return b_.max_pool2d(x, 1, 1);
+        case 4: return below(2) == 0 ? b_.global_average_pool(x) : b_.max_pool2d(x, 3, 1, 1);
+        case 5: {
+          const std::int64_t out = size();
+          return b_.node("ConvTranspose", name("up"), {x, weight({side(x, 1), out, 1, 1}), weight({out})},
+                         {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
+        }
+        default: break;
+      }
+    }
+    switch (below(13)) {
+      case 0: return b_.relu(x);
+      case 1: return b_.sigmoid(x);
+      case 2: return b_.add(x, alike(x));
+      case 3: return b_.mul(x, alike(x));
+      case 4: return b_.concat({x, alike(x, a)}, a);
+      case 5: return b_.slice(x, a, n / 2, n);
+      case 6: {
+        const std::vector<ValueId> parts = n % 2 == 0 ? b_.split(x, 2, a) : std::vector<ValueId>{x};
+        for (const ValueId part : parts) add(part);
+        return parts.front();
+      }
+      case 7: return b_.pad(x, a, 1, static_cast<std::int64_t>(below(2)));
+      case 8: {
+        std::vector<std::int64_t> order(rank(x));
+        std::iota(order.begin(), order.end(), 0);
+        std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(axis(x))]);
+        return b_.transpose(x, order);
+      }
+      case 9: {
+        std::vector<std::int64_t> to = {-1};
+        if (rank(x) == 4)
+          to.insert(to.end(), {side(x, 1) * side(x, 2), side(x, 3)});
+        else
+          for (std::size_t i = 1; i < rank(x); ++i)
+            if (shape(x)[i] % 2 == 0 && rank(x) < 4 && to.size() == i)
+              to.insert(to.end(), {shape(x)[i] / 2, 2});
+            else
+              to.push_back(shape(x)[i]);
+        return b_.reshape(x, to);
+      }
+      case 10: return b_.node("MatMul", name("product"), {x, weight({shape(x).back(), size()})});
+      case 11: {
+        const std::int64_t out = size();
+        return b_.node("MatMul", name("product"), {x, b_.transpose(weight({out, shape(x).back()}), {1, 0})});
+      }
+      default: {
+        std::vector<std::int64_t> of(rank(x) - static_cast<std::size_t>(a), 1);
+        of[0] = below(4) > 0 ? n : 1;
+        return b_.mul(x, weight(n == 1 && below(2) == 0 ? std::vector<std::int64_t>{4} : of));
+      }
+    }
+  }
+
+  GraphBuilder b_;
+  RandomStream random_;
+  std::uint64_t next_ = 0;
+  std::vector<ValueId> values_;
+  std::set<ValueId> read_;
+  std::map<std::vector<std::int64_t>, std::vector<ValueId>> weights_;
+};
+
 /// Takes about half of the channels that can be, and leaves each layer one at least.
 filters::Gone half(const filters::Channels& channels, std::uint64_t seed) {
   const RandomStream random(seed, "gone");
@@ -128,42 +270,128 @@ std::int64_t parameters(const Network& network) {
   return sum;
 }
 
+/// Returns whether channels could be taken, and compares outputs with those of the whole network with zeros in their place.
+bool check_half(Network& network, const BatchSchema& schema, std::uint64_t seed) {
+  const at::NoGradGuard untracked;
+  const Graph& graph = *network.graph();
+  const filters::Channels channels(graph);
+  const filters::Gone gone = half(channels, seed);
+  if (gone.empty()) return false;
+  const filters::Kept kept = filters::kept_after(channels, gone);
+  CHECK(filters::gone_by(channels, kept) == gone);
+  GraphNetwork smaller(filters::cut(graph, channels, gone));
+  std::vector<at::Tensor> before;
+  std::vector<NamedTensor> all = network.parameters();
+  for (const NamedTensor& buffer : network.buffers()) all.push_back(buffer);
+  for (const NamedTensor& one : all) before.push_back(one.tensor.detach().clone());
+  std::vector<NamedTensor> detached;
+  for (const NamedTensor& one : all) detached.push_back({one.name, one.tensor.detach()});
+  filters::mask(graph, channels, gone, detached);
+  const Batch batch = testing::tiny_batch(schema, 4);
+  const at::Tensor dense = network.forward(batch, {});
+  const double size = dense.abs().max().item<double>();
+  CHECK((smaller.forward(batch, {}) - dense).abs().max().item<double>() <= 1e-5 * std::max(1.0, size));
+  CHECK(size > 1e-2);
+  CHECK(parameters(smaller) < parameters(network));
+  CHECK(parameters(smaller) == filters::parameters_after(graph, channels, gone));
+  const std::vector<NamedTensor> tensors = filters::cut_tensors(graph, channels, gone, detached);
+  std::map<std::string, at::Tensor> of_smaller;
+  for (const NamedTensor& one : smaller.parameters()) of_smaller.emplace(one.name, one.tensor);
+  for (const NamedTensor& one : smaller.buffers()) of_smaller.emplace(one.name, one.tensor);
+  CHECK(of_smaller.size() == tensors.size());
+  for (const NamedTensor& one : tensors)
+    CHECK(of_smaller.at(one.name).detach().sizes() == one.tensor.sizes());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].tensor.detach().copy_(before[i]);
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("a network without filters gives what it gives with zeros in their place", "[pruning]") {
   for (const Named& each : networks()) {
     INFO(each.name);
-    const at::NoGradGuard untracked;
-    const Graph& graph = *each.network->graph();
-    const filters::Channels channels(graph);
-    for (const std::uint64_t seed : {1, 2}) {
-      const filters::Gone gone = half(channels, seed);
-      REQUIRE(!gone.empty());
-      const filters::Kept kept = filters::kept_after(channels, gone);
-      CHECK(filters::gone_by(channels, kept) == gone);
-      GraphNetwork smaller(filters::cut(graph, channels, gone));
-      std::vector<at::Tensor> before;
-      std::vector<NamedTensor> all = each.network->parameters();
-      for (const NamedTensor& buffer : each.network->buffers()) all.push_back(buffer);
-      for (const NamedTensor& one : all) before.push_back(one.tensor.detach().clone());
-      std::vector<NamedTensor> detached;
-      for (const NamedTensor& one : all) detached.push_back({one.name, one.tensor.detach()});
-      filters::mask(graph, channels, gone, detached);
-      const Batch batch = testing::tiny_batch(each.schema, 4);
-      const at::Tensor dense = each.network->forward(batch, {});
-      CHECK((smaller.forward(batch, {}) - dense).abs().max().item<double>() <= 1e-5);
-      CHECK(dense.abs().max().item<double>() > 1e-2);
-      CHECK(parameters(smaller) < parameters(*each.network));
-      CHECK(parameters(smaller) == filters::parameters_after(graph, channels, gone));
-      const std::vector<NamedTensor> tensors = filters::cut_tensors(graph, channels, gone, detached);
-      std::map<std::string, at::Tensor> of_smaller;
-      for (const NamedTensor& one : smaller.parameters()) of_smaller.emplace(one.name, one.tensor);
-      for (const NamedTensor& one : smaller.buffers()) of_smaller.emplace(one.name, one.tensor);
-      CHECK(of_smaller.size() == tensors.size());
-      for (const NamedTensor& one : tensors)
-        CHECK(of_smaller.at(one.name).detach().sizes() == one.tensor.sizes());
-      for (std::size_t i = 0; i < all.size(); ++i) all[i].tensor.detach().copy_(before[i]);
+    for (const std::uint64_t seed : {1, 2}) REQUIRE(check_half(*each.network, each.schema, seed));
+  }
+}
+
+TEST_CASE("so does each of 400 graphs of chance that can be cut at all", "[pruning]") {
+  BatchSchema schema = image(4, 4);
+  int cut = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    GraphNetwork network(Drawn(schema, seed).finish());
+    stir(network);
+    INFO("graph " << seed);
+    try {
+      cut += check_half(network, schema, seed) ? 1 : 0;
+    } catch (const Error& error) {
+      FAIL_CHECK(error.what());
     }
+  }
+  CHECK(cut > 100);
+}
+
+TEST_CASE("nodes that read channels in a way of their own", "[pruning]") {
+  const BatchSchema schema = image(3, 8);
+  using Between = std::function<ValueId(GraphBuilder&, ValueId)>;
+  const auto network = [&](const Between& between, std::int64_t channels = 8) {
+    GraphBuilder b(schema, 1);
+    const ValueId x = b.conv2d(b.input(), "first", channels, {.padding = 1});
+    auto made = std::make_unique<GraphNetwork>(b.finish(b.linear(b.flatten(between(b, x)), "fc", 10)));
+    stir(*made);
+    return made;
+  };
+  const auto obstacle = [&](const Between& between, std::int64_t of = 8) {
+    const auto made = network(between, of);
+    const filters::Channels channels(*made->graph());
+    return channels.obstacle(channels.layers().front().outputs.front());
+  };
+  const auto columns = [](GraphBuilder& b, ValueId x) { return b.transpose(x, {0, 2, 1, 3}); };
+  const auto weight = [](GraphBuilder& b, std::vector<std::int64_t> shape) {
+    return b.uniform_parameter("w", shape, 0.5);
+  };
+  CHECK_THAT(obstacle([&](GraphBuilder& b, ValueId x) { return b.max_pool2d(columns(b, x), 2, 2); }),
+             Contains("(MaxPool) reads another dimension"));
+  CHECK_THAT(obstacle([&](GraphBuilder& b, ValueId x) { return b.conv2d(columns(b, x), "second", 4, {}); }),
+             Contains("second (Conv) reads another dimension"));
+  CHECK_THAT(obstacle([&](GraphBuilder& b, ValueId x) {
+               return b.node("ConvTranspose", "second", {columns(b, x), weight(b, {8, 4, 1, 1})});
+             }),
+             Contains("second (ConvTranspose) reads another dimension"));
+  CHECK_THAT(obstacle(
+                 [&](GraphBuilder& b, ValueId x) {
+                   return b.mul(x, weight(b, {4, 1, 1}));
+                 },
+                 1),
+             Contains("has no channels"));
+  const auto numbers = [](GraphBuilder& b, const char* name, std::int64_t number) {
+    return b.constant(name, at::full({1}, number, at::kInt));
+  };
+  const std::vector<Between> cut = {
+      [&](GraphBuilder& b, ValueId x) {  // integers of 32 bits
+        return b.node("Slice", "part",
+                      {x, numbers(b, "from", 2), numbers(b, "to", 7), numbers(b, "axis", 1)});
+      },
+      [&](GraphBuilder& b, ValueId x) {  // the same channels twice, of which a part is taken
+        return b.slice(b.concat({x, b.sigmoid(x)}, 1), 1, 8, 16);
+      },
+      [&](GraphBuilder& b, ValueId x) {
+        return b.slice(b.concat({x, b.sigmoid(x)}, 1), 1, 5, 14);
+      }};
+  for (const Between& between : cut) CHECK(check_half(*network(between), schema, 1));
+}
+
+TEST_CASE("a bias that other nodes compute keeps what it is added to", "[pruning]") {
+  for (const char* op : {"Conv", "ConvTranspose"}) {
+    GraphBuilder b(image(3, 8), 1);
+    const ValueId second =
+        b.node(op, "second",
+               {b.conv2d(b.input(), "first", 8, {.padding = 1}), b.uniform_parameter("w", {8, 8, 1, 1}, 0.5),
+                b.relu(b.normal_parameter("bias", {8}, 1.0))});
+    const GraphNetwork network(b.finish(b.linear(b.flatten(b.batch_norm(second, "norm")), "fc", 10)));
+    const filters::Channels channels(*network.graph());
+    const filters::Track& made = channels.track(second);
+    REQUIRE(made.channels.size() == 8);
+    CHECK_THAT(channels.obstacle(made.channels.front()), Contains("has a bias that other nodes compute"));
   }
 }
 

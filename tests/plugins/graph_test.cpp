@@ -15,7 +15,7 @@
 #include <trainyard/learns.hpp>
 
 #include "plugins/dataset/graph/kept.hpp"
-#include "plugins/dataset/graph/npz.hpp"
+#include "plugins/dataset/npy/arrays.hpp"
 #include "support/files.hpp"
 #include "support/npz_file.hpp"
 #include "support/plugin.hpp"
@@ -287,6 +287,7 @@ TEST_CASE("graph: npz files, stored and deflated, of all versions and types") {
       Arrays{.features = npy<std::uint16_t>("<f2", "3, 2", {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600})}
           .file());
   check(Arrays{.features = npy<std::int8_t>("|i1", "3, 2", {1, 2, 3, 4, 5, 6})}.file());
+  check(Arrays{.features = npy<std::uint16_t>(">u2", "3, 2", {256, 512, 768, 1024, 1280, 1536})}.file());
   check(Arrays{.labels = npy<std::int8_t>("|i1", "3,", {0, 1, -1})}.file());
   check(Arrays{.labels = npy<std::int32_t>("<i4", "3, 1", {0, 1, -1})}.file());
   check(Arrays{.edges = npy<std::uint16_t>("<u2", "2, 2", {0, 1, 1, 2})}.file());
@@ -306,7 +307,7 @@ TEST_CASE("graph: npz files, stored and deflated, of all versions and types") {
 TEST_CASE("graph: an npz array of three dimensions in Fortran order") {
   const std::string file =
       npy<std::int16_t>("<i2", "2, 3, 2", {0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11}, 1, true);
-  const graph::NpyArray array("here", {file.begin(), file.end()});
+  const datasets::NpyArray array("here", {file.begin(), file.end()});
   for (std::int64_t i = 0; i < 12; ++i) CHECK(array.integer(i) == i);
 }
 
@@ -381,8 +382,8 @@ TEST_CASE("graph: npz files that are no good are refused by name") {
   no_order.replace(no_order.find("False"), 5, "Maybe");
   CHECK_THAT(message(Arrays{.features = no_order}.file()),
              Contains("array node_features: its header says no order of its elements"));
-  CHECK_THAT(message(Arrays{.features = npy<float>(">f4", "3, 2", {1, 2, 3, 4, 5, 6})}.file()),
-             Contains("its type is '>f4'"));
+  CHECK_THAT(message(Arrays{.features = npy<double>("<c8", "3, 2", {1, 2, 3, 4, 5, 6})}.file()),
+             Contains("its type is '<c8'"));
   CHECK_THAT(message(Arrays{.features = npy<float>("|O", "3, 2", {})}.file()), Contains("its type is '|O'"));
   CHECK_THAT(message(Arrays{.features = npy<float>("<f4", "3, 2", {1, 2, 3, 4, 5})}.file()),
              Contains("it has 20 bytes, expected 24 for its shape"));

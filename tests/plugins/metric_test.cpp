@@ -3,15 +3,21 @@
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
+#include <trainyard/dataset.hpp>
 #include <trainyard/metric.hpp>
+#include <trainyard/mixins/reads_dataset.hpp>
+#include <trainyard/mixins/scales_targets.hpp>
+#include <trainyard/new_data.hpp>
 #include <trainyard/state.hpp>
 
+#include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
 namespace metric_tests {
 
 using namespace trainyard;
 using Catch::Contains;
+using nlohmann::json;
 using Shape = std::vector<std::int64_t>;
 
 namespace {
@@ -101,6 +107,17 @@ const std::vector<Case> cases = {
     {"perplexity", {}, {6}, 5, 5},
     {"mae", {}, {3}, 0, 0},
     {"mae", {}, {}, 0, 1},
+    {"rmse", {}, {3}, 0, 0},
+    {"r2", {}, {3}, 0, 0},
+    {"r2", {}, {}, 0, 1},
+    {"f1", test::table({{"ignore_index", 3}}), {6}, 4, 4},
+    {"f1", test::table({{"average", "positive"}}), {}, 2, 1},
+    {"precision", {}, {}, 4, 4},
+    {"recall", test::table({{"average", "micro"}}), {}, 2, 0},
+    {"balanced_accuracy", {}, {6}, 4, 4},
+    {"log_loss", test::table({{"ignore_index", 0}}), {6}, 4, 4},
+    {"log_loss", {}, {}, 2, 1},
+    {"bits", {}, {6}, 5, 5},
 };
 
 }  // namespace
@@ -208,6 +225,126 @@ TEST_CASE("mae equals a sum by hand") {
   CHECK(compute("mae", {}, parts) == Approx(error / total).epsilon(1e-6));
 }
 
+// tests/golden/metrics.py says what made the numbers.
+TEST_CASE("metrics equal scikit-learn's, over batches of which one is empty and over two ranks") {
+  std::size_t compared = 0;
+  for (const json& data : test::golden("metrics.json")) {
+    const at::Tensor output = test::tensor(data["output"], data["shape"].get<Shape>());
+    at::Tensor target = test::tensor(data["target"], data["target_shape"].get<Shape>());
+    if (data["classes"] > 0) target = target.to(at::kLong);
+    std::vector<Part> parts;
+    const std::int64_t rows = target.size(0);
+    for (const auto& [from, to] :
+         {std::pair<std::int64_t, std::int64_t>{0, rows / 3}, {rows / 3, rows / 3}, {rows / 3, rows}})
+      parts.push_back({output.slice(0, from, to), target.slice(0, from, to), at::zeros({})});
+    for (const json& expected : data["values"]) {
+      INFO(expected << " classes " << data["classes"] << ", rows " << rows);
+      const auto name = expected["plugin"].get<std::string>();
+      const Table options = test::options(expected["options"]);
+      const auto merged = test::make<Metric>(name, options), other = test::make<Metric>(name, options);
+      for (const auto& each : {merged.get(), other.get()}) each->reset();
+      for (std::size_t i = 0; i < parts.size(); ++i) parts[i].add_to(i == 2 ? *other : *merged);
+      merged->merge(StateReader(saved(*other)));
+      for (const double found : {compute(name, options, parts), value(*merged)})
+        if (expected["value"].is_null())
+          CHECK(std::isnan(found));
+        else
+          CHECK(found == Approx(expected["value"].get<double>()).epsilon(1e-9).margin(1e-9));
+      ++compared;
+    }
+  }
+  CHECK(compared > 150);
+}
+
+TEST_CASE("metrics of numbers are in the units of the files where the dataset scales its targets") {
+  class Scaled final : public Dataset, public ScalesTargets {
+   public:
+    void open(const std::string&) override {}
+    std::int64_t size() const override { return 1; }
+    BatchSchema schema() const override { return metric_tests::schema({}, 0); }
+    Batch read(std::span<const std::int64_t>, const ReadContext&) const override { return {}; }
+    std::pair<double, double> target_scale() const override { return {250.0, 4000.0}; }
+  } const dataset;
+  at::manual_seed(8);
+  const auto parts = random_parts({}, 0, 0);
+  for (const auto& [name, factor] : {std::pair{"mae", 250.0}, {"rmse", 250.0}, {"r2", 1.0}}) {
+    INFO(name);
+    const auto metric = test::make<Metric>(name);
+    if (auto* const reads = dynamic_cast<ReadsDataset*>(metric.get())) reads->read_dataset(dataset);
+    metric->reset();
+    for (const Part& part : parts) part.add_to(*metric);
+    CHECK(value(*metric) == Approx(factor * compute(name, {}, parts)).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("bits a byte and a character are those of a text, whatever its tokens are, and not of <unk>") {
+  const std::vector<std::string> texts = {"<unk> ", "ab", "\xc3\xa9", "xyz "};
+  class Tokens final : public Dataset, public Tokenizer {
+   public:
+    explicit Tokens(const std::vector<std::string>& texts) : texts_(texts) {}
+    void open(const std::string&) override {}
+    std::int64_t size() const override { return 1; }
+    BatchSchema schema() const override {
+      BatchSchema all = metric_tests::schema({5}, 4);
+      all.vocabulary = 4;
+      return all;
+    }
+    Batch read(std::span<const std::int64_t>, const ReadContext&) const override { return {}; }
+    std::vector<std::int64_t> encode(std::string_view) const override { return {}; }
+    std::string decode(const std::vector<std::int64_t>& tokens) const override {
+      return texts_[static_cast<std::size_t>(tokens.front())];
+    }
+    std::optional<std::int64_t> unknown() const override { return 0; }
+
+   private:
+    const std::vector<std::string>& texts_;
+  } const dataset(texts);
+  at::manual_seed(9);
+  const auto parts = random_parts({5}, 4, 4);
+  for (const std::optional<std::int64_t> ignored :
+       {std::optional<std::int64_t>(), std::optional<std::int64_t>(3)}) {
+    double bits = 0, bytes = 0, characters = 0;
+    each(parts, [&](const at::Tensor& scores, const at::Tensor& target) {
+      const auto t = target.item<std::int64_t>();
+      if (t == 0 || t == ignored) return;
+      const at::Tensor doubles = scores.to(at::kDouble);
+      bits -= std::log2(doubles.softmax(0)[t].item<double>());
+      bytes += std::vector<double>{0, 2, 2, 4}[static_cast<std::size_t>(t)];
+      characters += std::vector<double>{0, 2, 1, 4}[static_cast<std::size_t>(t)];
+    });
+    for (const auto& [name, length] : {std::pair{"byte", bytes}, {"character", characters}}) {
+      Table options = test::table({{"per", name}});
+      if (ignored) options.set("ignore_index", 3);
+      const auto metric = test::make<Metric>("bits", options);
+      metric->check({5, 4}, dataset.schema());
+      dynamic_cast<ReadsDataset&>(*metric).read_dataset(dataset);
+      metric->reset();
+      for (const Part& part : parts) part.add_to(*metric);
+      CHECK(value(*metric) == Approx(bits / length).epsilon(1e-6));
+    }
+  }
+  CHECK_THROWS_WITH(test::make<Metric>("bits")->check({4}, schema({}, 4)), Contains("log_loss"));
+}
+
+TEST_CASE("confusion gives the recall of each class and merges tables") {
+  const auto metric = test::make<Metric>("confusion"), other = test::make<Metric>("confusion");
+  metric->check({3}, schema({}, 3));
+  metric->reset();
+  other->reset();
+  const at::Tensor scores = at::eye(3);
+  Part{scores.index_select(0, at::tensor({0, 1, 1, 2})), at::tensor({0, 0, 1, 1}), at::zeros({})}.add_to(
+      *metric);
+  Part{scores.index_select(0, at::tensor({0})), at::tensor({0}), at::zeros({})}.add_to(*other);
+  metric->merge(StateReader(saved(*other)));
+  CHECK(metric->names() == std::vector<std::string>{"0", "1", "2"});
+  const std::vector<double> recalls = metric->compute();
+  CHECK(recalls[0] == 2.0 / 3.0);
+  CHECK(recalls[1] == 0.5);
+  CHECK(std::isnan(recalls[2]));
+  CHECK_THROWS_WITH(test::make<Metric>("confusion")->check({1001}, schema({}, 1001)),
+                    Contains("take recall"));
+}
+
 TEST_CASE("merging parts equals one pass, a load replaces, a reset forgets") {
   at::manual_seed(7);
   for (const Case& c : cases) {
@@ -246,7 +383,9 @@ TEST_CASE("outputs that a metric cannot judge are refused") {
     INFO(c.name);
     Shape output = c.target;
     if (c.outputs > 0) output.push_back(c.outputs);
-    CHECK_NOTHROW(test::make<Metric>(c.name, c.options)->check(output, schema(c.target, c.classes)));
+    BatchSchema data = schema(c.target, c.classes);
+    data.vocabulary = c.classes;
+    CHECK_NOTHROW(test::make<Metric>(c.name, c.options)->check(output, data));
   }
   const auto refused = [](const char* name, const Shape& output, const BatchSchema& data, const char* text) {
     CHECK_THROWS_AS(test::make<Metric>(name)->check(output, data), ConfigError);
@@ -263,6 +402,13 @@ TEST_CASE("outputs that a metric cannot judge are refused") {
   refused("perplexity", {1}, schema({}, 0), "mae");
   refused("mae", {10}, schema({}, 10), "accuracy");
   refused("mae", {2}, schema({3}, 0), "[2]");
+  refused("r2", {4}, schema({}, 4), "accuracy");
+  refused("rmse", {2}, schema({3}, 0), "[2]");
+  for (const char* name : {"precision", "recall", "f1", "balanced_accuracy", "log_loss", "confusion"})
+    refused(name, {1}, schema({}, 0), "take metrics such as r2");
+  CHECK_THROWS_WITH(
+      test::make<Metric>("f1", test::table({{"average", "positive"}}))->check({3}, schema({}, 3)),
+      Contains("2 classes"));
 }
 
 }  // namespace metric_tests

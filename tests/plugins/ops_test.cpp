@@ -266,7 +266,10 @@ TEST_CASE("every operator runs in every pass and format that it is given for", "
   }
   for (const char* type : {"fp32", "bf16", "int8"}) {
     Operator point{.size = 8, .in = 8, .out = 8, .type = type, .library = "onednn"};
-    CHECK_NOTHROW(prepare(point).call());
+    if (point.type == "bf16" && !__builtin_cpu_supports("avx512bw"))
+      CHECK_THROWS_WITH(prepare(point), Catch::Contains("oneDNN has no conv of bf16 on this processor"));
+    else
+      CHECK_NOTHROW(prepare(point).call());
   }
   CHECK_NOTHROW(prepare({.size = 8, .in = 3, .out = 8, .phase = "first"}).call());
   CHECK_THROWS_WITH(prepare({.op = "relu", .library = "onednn"}), Catch::Contains("conv and linear"));

@@ -146,6 +146,8 @@ TEST_CASE("revocations cost what the card says, and what draws say", "[srifty]")
   CHECK_THAT(best_interval(1, often), WithinAbs(1039.2, 0.05));
   CHECK_THAT(expected_overhead(1, often), WithinAbs(0.06774, 5e-6));
   CHECK(expected_overhead(0, often) == 0.0);
+  // A revocation a second, and 180 s for a restart: that never ends.
+  CHECK(std::isinf(simulated_overhead(1, {3600, 30, 180}, 1000, 7)));
   // 10^5 hours of work, as the card's own draws, which gave 3.19 % and 7.04 %.
   CHECK_THAT(simulated_overhead(1, rare, 3.6e8, 7), WithinRel(expected_overhead(1, rare), 0.05));
   CHECK_THAT(simulated_overhead(1, often, 3.6e8, 7), WithinRel(expected_overhead(1, often), 0.05));
@@ -231,7 +233,7 @@ TEST_CASE("a curve of measured sums is monotone, linear between sizes and goes o
           "[srifty]") {
   const Curve curve({{1e6, 0.01}, {1e4, 0.002}, {1e5, 0.001}});
   CHECK_THAT(curve.seconds(1e4), WithinAbs(0.0015, 1e-12));  // pooled
-  CHECK_THAT(curve.seconds(std::sqrt(1e5 * 1e6)), WithinAbs(0.00575, 1e-12));
+  CHECK_THAT(curve.seconds(5.5e5), WithinAbs(0.00575, 1e-12));
   CHECK_THAT(curve.seconds(1.9e6), WithinAbs(0.0185, 1e-12));
   for (double bytes = 1e3; bytes < 1e8; bytes *= 1.1)
     CHECK(curve.seconds(bytes) <= curve.seconds(1.1 * bytes));
@@ -758,8 +760,34 @@ TEST_CASE("a plan becomes a run file and the line that starts it", "[srifty]") {
   CHECK_THAT(text, Contains("bucket_cap_mb = 4.0"));
   CHECK_THAT(text, Contains("predicted_ms = 12.5"));
   CHECK_THAT(text, Contains("# Prices of 2026-11-01, a test\n"));
+  // Checkpoints at Young's interval: sqrt(2 * 32 s * 3600 s / (2 * 0.5)) = 480 s; the run goes on by itself.
+  CHECK(text.find("[checkpoint]") == std::string::npos);
+  job.spot = {.revocations_per_hour = 0.5, .checkpoint_seconds = 32.0, .restart_seconds = 60.0};
+  cluster.groups = {{0, 2, 2}};
+  CHECK_THAT(run_file_text(cluster, job, catalogue),
+             Contains("[checkpoint]\ninterval = \"38400ba\"\n\n[run]\nresume = \"auto\"\n"));
+  job.has_checkpointer = false;
+  CHECK_THAT(run_file_text(cluster, job, catalogue), Contains("[checkpoint]\ntype = \"full\"\ninterval"));
   cluster = {.groups = {{0, 1, 1}}, .shares = {16, 16, 16, 16}, .machines = 1, .ranks = 4};
   CHECK(launch_text(cluster, catalogue, "plan.toml") == "trainyard train RUN.toml plan.toml --ranks 4");
+}
+
+TEST_CASE("a plan of two types says each rank's share, and which machines have the first ranks", "[srifty]") {
+  const Catalogue catalogue =
+      read_catalogue(origin + header + "a,x,2,1,1,,here\nb,y,1,1,1,,here\n", "prices.csv");
+  Job job;
+  job.batch = 64;
+  const Candidate cluster{
+      .groups = {{0, 1, 0}, {1, 2, 0}}, .shares = {23, 23, 9, 9}, .machines = 3, .ranks = 4};
+  CHECK_THAT(run_file_text(cluster, job, catalogue), Contains("batch_size = 64\nmicro_batch_size = 23\n"));
+  CHECK_THAT(run_file_text(cluster, job, catalogue), Contains("shares = [23, 23, 9, 9]\n"));
+  const auto line = [](const std::string& where, int local) {
+    return "on " + where + ": torchrun --no-python --nnodes 3 --node-rank NODE --nproc-per-node " +
+           std::to_string(local) +
+           " --master-addr FIRST_HOST --master-port 29500 trainyard train RUN.toml plan.toml";
+  };
+  CHECK(launch_text(cluster, catalogue, "plan.toml") ==
+        line("a, as NODE 0", 2) + "\n" + line("b, as NODE 1 to 2", 1));
 }
 
 TEST_CASE(

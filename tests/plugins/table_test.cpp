@@ -1,5 +1,6 @@
 // Tables with categories, gaps and text, as people have them: csv beyond numbers.
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <catch2/catch.hpp>
@@ -345,6 +346,43 @@ TEST_CASE("csv: new rows, a few at a time, without a target, in any order of col
   CHECK(values(places.read_new(folder.write("n.csv", "5,6\n"))->next(9).input()) == Floats{5, 6});
   CHECK(values(places.read_new(folder.write("n.csv", "1,5,6\n"))->next(9).input()) == Floats{5, 6});
   CHECK_THROWS_WITH(places.read_new(folder.write("n.csv", "5\n")), Contains("found 1 columns, expected 3"));
+}
+
+TEST_CASE("parquet: a file that is cut off or damaged is refused or read, and never crashes") {
+  if (!std::filesystem::exists(test::shipped_file("dataset", "parquet"))) {
+    WARN("not tried: this build has no Arrow");
+    return;
+  }
+  const TempFolder folder;
+  for (const std::string name : {"small.parquet", "small.arrow", "small.arrows"}) {
+    INFO(name);
+    const std::string whole = test::read_file(std::string(TRAINYARD_SOURCE_DIR) + "/tests/support/" + name);
+    const auto message = [&](const std::string& bytes) -> std::string {
+      try {
+        const auto data = make<Dataset>(
+            "parquet",
+            table({{"path", folder.write(name, bytes)}, {"missing", "mode"}, {"indicator", true}}));
+        data->open("train");
+        return features(*data) == Floats{1.5, 0, 1, 0, 0, 1, 0, 1.5, 1, 0, 1, 0, 0, 1, 3, 0, 1, 0, 1, 1, 0}
+                   ? ""
+                   : "read";
+      } catch (const DataError& error) {
+        return error.what();
+      }
+    };
+    CHECK(message(whole).empty());
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      const std::string said = message(whole.substr(0, size));
+      // A stream may end where one of its messages does.
+      CHECK((said.find(name) != std::string::npos || (name == "small.arrows" && said.empty())));
+    }
+    for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      std::string bytes = whole;
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+      const std::string said = message(bytes);
+      CHECK((said.empty() || said == "read" || said.find("mall") != std::string::npos));
+    }
+  }
 }
 
 }  // namespace table_tests

@@ -524,6 +524,126 @@ TEST_CASE("normalizations by their formulas", "[operators]") {
   }
 }
 
+TEST_CASE("comparisons, truths and what they choose", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor a = at::randint(-3, 4, {4, 6}, at::kLong), b = at::randint(-3, 4, {6}, at::kLong);
+  const auto sign = [](auto& i) { return at::sign(i[0] - i[1]); };
+  check({"Equal", {a, b}}, [&](auto& i) { return sign(i).abs().lt(1); });
+  check({"Greater", {a, b}}, [&](auto& i) { return sign(i).eq(1); });
+  check({"GreaterOrEqual", {a, b}}, [&](auto& i) { return sign(i).ne(-1); });
+  check({"Less", {a, b}}, [&](auto& i) { return sign(i).eq(-1); });
+  check({"LessOrEqual", {a, b}}, [&](auto& i) { return sign(i).ne(1); });
+  const at::Tensor yes = a.gt(0), no = b.lt(0);
+  check({"And", {yes, no}}, [](auto& i) { return (i[0].to(at::kLong) * i[1].to(at::kLong)).eq(1); });
+  check({"Or", {yes, no}}, [](auto& i) { return (i[0].to(at::kLong) + i[1].to(at::kLong)).gt(0); });
+  check({"Not", {yes}}, [](auto& i) { return i[0].to(at::kLong).eq(0); });
+  const at::Tensor x = at::randn({4, 6}), y = at::randn({6});
+  check({"Where", {yes, x, y}, {}, {}, 1, 0, false}, [](auto& i) {
+    const at::Tensor first = i[0].to(at::kFloat);
+    return first * i[1] + (1 - first) * i[2];
+  });
+  check({"Mod", {a * 5, at::tensor({3, -3, 4, -4, 5, 7}, at::kLong)}},
+        [](auto& i) { return i[0] - i[1] * at::floor(i[0].to(at::kDouble) / i[1]).to(at::kLong); });
+  check({"Mod", {x * 5, y.abs() + 0.5}, {}, {{"fmod", std::int64_t{1}}}},
+        [](auto& i) { return i[0] - i[1] * at::trunc(i[0] / i[1]).detach(); });
+}
+
+TEST_CASE("GRU and RNN by their formulas, each way", "[operators]") {
+  at::manual_seed(0);
+  const std::int64_t time = 4, batch = 3, in = 2, hidden = 5;
+  for (const std::string cell : {"GRU", "GRU that resets ahead", "Tanh", "Relu"})
+    for (const std::string direction : {"forward", "reverse", "bidirectional"})
+      for (const bool batch_first : {true, false}) {
+        const bool is_gru = cell.starts_with("GRU");
+        const std::int64_t directions = direction == "bidirectional" ? 2 : 1, gates = is_gru ? 3 : 1;
+        const auto turned = [&](const at::Tensor& x) {
+          return batch_first ? x : x.transpose(0, 1).contiguous();
+        };
+        const at::Tensor x = at::randn({batch, time, in}), w = at::randn({directions, gates * hidden, in}),
+                         r = at::randn({directions, gates * hidden, hidden}),
+                         b = at::randn({directions, 2 * gates * hidden}),
+                         h0 = at::randn({batch, directions, hidden});
+        const auto by_formula = [&](auto& i, bool last) {
+          std::vector<at::Tensor> ways, states;
+          for (std::int64_t d = 0; d < directions; ++d) {
+            at::Tensor h = h0.select(1, d);
+            std::vector<at::Tensor> outputs(static_cast<std::size_t>(time));
+            for (std::int64_t step = 0; step < time; ++step) {
+              const std::int64_t t = d == 1 || direction == "reverse" ? time - 1 - step : step;
+              const at::Tensor of_x =
+                  at::linear(turned(i[0]).select(1, t), i[1][d], b[d].slice(0, 0, gates * hidden));
+              const auto of_h = [&](const at::Tensor& state) {
+                return at::linear(state, i[2][d], b[d].slice(0, gates * hidden));
+              };
+              const auto gate = [&](const at::Tensor& of, std::int64_t k) {
+                return of.slice(1, k * hidden, (k + 1) * hidden);
+              };
+              const at::Tensor sums = of_h(h);
+              if (is_gru) {
+                const at::Tensor z = at::sigmoid(gate(of_x, 0) + gate(sums, 0)),
+                                 reset = at::sigmoid(gate(of_x, 1) + gate(sums, 1)),
+                                 again = cell == "GRU" ? reset * gate(sums, 2) : gate(of_h(reset * h), 2);
+                h = (1 - z) * at::tanh(gate(of_x, 2) + again) + z * h;
+              } else {
+                h = cell == "Tanh" ? at::tanh(of_x + sums) : at::relu(of_x + sums);
+              }
+              outputs[static_cast<std::size_t>(t)] = h;
+            }
+            ways.push_back(at::stack(outputs, 1));
+            states.push_back(h);
+          }
+          if (last) return turned(at::stack(states, 1));
+          return batch_first ? at::stack(ways, 2) : at::stack(ways, 2).permute({1, 2, 0, 3});
+        };
+        Attributes attributes = {
+            {"hidden_size", hidden}, {"layout", std::int64_t{batch_first ? 1 : 0}}, {"direction", direction}};
+        if (cell == "GRU") attributes["linear_before_reset"] = std::int64_t{1};
+        if (!is_gru)
+          attributes["activations"] = std::vector<std::string>(static_cast<std::size_t>(directions), cell);
+        for (const std::size_t output : {0, 1}) {
+          INFO(cell << ", " << direction << ", output " << output << ", batch first " << batch_first);
+          check(
+              {is_gru ? "GRU" : "RNN", {turned(x), w, r}, {b, {}, turned(h0)}, attributes, 2, output, false},
+              [&](auto& i) { return by_formula(i, output == 1); });
+        }
+      }
+}
+
+TEST_CASE("Resize by the weights of each place", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor x = at::randn({2, 3, 4, 5});
+  // Rows of places in the new side, columns of places in the old one.
+  const auto weights = [](std::int64_t from, std::int64_t to, double scale, bool corners) {
+    at::Tensor all = at::zeros({to, from});
+    for (std::int64_t i = 0; i < to; ++i) {
+      const auto place = static_cast<double>(i);
+      const double at =
+          std::clamp(corners ? place * static_cast<double>(from - 1) / static_cast<double>(to - 1)
+                             : (place + 0.5) / scale - 0.5,
+                     0.0, static_cast<double>(from - 1));
+      const auto low = static_cast<std::int64_t>(at), high = std::min(low + 1, from - 1);
+      all[i][low] += 1.0 - (at - static_cast<double>(low));
+      all[i][high] += at - static_cast<double>(low);
+    }
+    return all;
+  };
+  const auto attributes = [](const char* mode, const char* places) {
+    return Attributes{{"axes", Ints{2, 3}},
+                      {"mode", mode},
+                      {"coordinate_transformation_mode", places},
+                      {"nearest_mode", "floor"}};
+  };
+  const at::Tensor scales = at::tensor({2.0f, 1.5f});
+  check({"Resize", {x}, {{}, scales}, attributes("linear", "half_pixel")}, [&](auto& i) {
+    return at::matmul(at::matmul(weights(4, 8, 2.0, false), i[0]), weights(5, 7, 1.5, false).t());
+  });
+  check({"Resize", {x}, {{}, {}, ints({7, 9})}, attributes("linear", "align_corners")}, [&](auto& i) {
+    return at::matmul(at::matmul(weights(4, 7, 0.0, true), i[0]), weights(5, 9, 0.0, true).t());
+  });
+  check({"Resize", {x}, {{}, {}, ints({8, 15})}, attributes("nearest", "asymmetric")},
+        [](auto& i) { return i[0].repeat_interleave(2, 2).repeat_interleave(3, 3); });
+}
+
 TEST_CASE("every operator of the table is covered above", "[operators]") {
   for (const std::string& name : known_operators()) {
     INFO(name);

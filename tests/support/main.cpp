@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cfenv>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -24,9 +25,19 @@ void use_gpu() {
   if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
 }
 
+std::fenv_t at_start;
+
+/// A run sets how its thread computes (run.threads.flush_denormals): each test begins as the process did.
+struct OwnArithmetic final : Catch::TestEventListenerBase {
+  using TestEventListenerBase::TestEventListenerBase;
+  void testCaseStarting(const Catch::TestCaseInfo&) override { std::fesetenv(&at_start); }
+};
+CATCH_REGISTER_LISTENER(OwnArithmetic)
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::fegetenv(&at_start);
   use_memory();
   use_gpu();
   return Catch::Session().run(argc, argv);

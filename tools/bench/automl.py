@@ -5,6 +5,7 @@ search sees; the seed draws it.
 
   tools/bench/automl.py [--quick] [--seconds 60] [--seeds 3] [--tables later] [--systems ours,random,package] [--again]
   tools/bench/automl.py --systems ensemble   ours with an ensemble of its best at the end, beside the best configuration of the same search
+  tools/bench/automl.py --systems ours,slow  beside a learner that takes a hundred times as long as trees and finds the same
   tools/bench/automl.py budget [--seconds 20] ...   total time of ours where the last training is to be within it (retrain = "budget")
 
 Tables: six of TRAINYARD_DATA, or `later`: two that nobody looked at while defaults were chosen. Prints, for each table, the median test errors, configurations a minute, and when ours first had the test error that random search
@@ -38,6 +39,7 @@ TABLES = {  # files that are joined, what is between columns, whether there are 
     "higgs": (["tabular/lightgbm/binary.train.tsv.gz", "tabular/lightgbm/binary.test.tsv.gz"], "\t", False, "c0"),
     "digits": ([str(SOURCE / "data/optdigits/optdigits.tra.gz"), str(SOURCE / "data/optdigits/optdigits.tes.gz")], ",", True, "c64"),
 }
+SLOW = 5.0  # seconds of a round of the slow learner: four of them are a hundred trials of trees
 LATER = {  # not looked at while defaults were chosen
     "five_classes": (["tabular/lightgbm/multiclass.train.tsv.gz", "tabular/lightgbm/multiclass.test.tsv.gz"], "\t", False, "c0"),
     "fashion": (["vision/fashion_mnist/t10k-images-idx3-ubyte.gz", "vision/fashion_mnist/t10k-labels-idx1-ubyte.gz"], None, False, "c784"),
@@ -144,11 +146,11 @@ def configurations(ledger):
             yield each["elapsed"], statistics.mean(folds[name]), each["trial"], learner
 
 
-def ours(table, seed, seconds, folder, answers, *more):
+def ours(table, seed, seconds, folder, answers, *more, study=STUDY):
     began = time.monotonic()
-    run(folder, "study", STUDY, *data_of(table, folder), "--set", f"study.time={seconds}s", "--set", f"study.seed={seed}", *more, "--out", "out", "--jobs", "1")
+    run(folder, "study", study, *data_of(table, folder), "--set", f"study.time={seconds}s", "--set", f"study.seed={seed}", *more, "--out", "out", "--jobs", "1")
     wall = time.monotonic() - began
-    place = folder / "out" / STUDY.stem
+    place = folder / "out" / study.stem
     tried = list(configurations(place / "ledger.jsonl"))
     best, incumbents = 0.0, []
     for elapsed, accuracy, name, learner in tried:
@@ -225,7 +227,20 @@ def with_ensemble(table, seed, seconds, folder, answers):
     return ours(table, seed, seconds, folder, answers, "--set", "study.ensemble=20")
 
 
-SYSTEMS = {"ensemble": with_ensemble, "ours": ours, "random": random_search, "package": package}
+def beside_slow(table, seed, seconds, folder, answers):
+    """Trees a second time, whose rounds sleep: with few rounds a trial takes a hundred times what it takes without."""
+    trees = tomllib.loads(STUDY.read_text())["study"]["learners"][0]
+    sleeps = f'hooks=[{{ type = "dawdling", steps = 1, seconds = {SLOW} }}]'
+    space = ",\n".join("    { " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in each.items()) + " }" for each in trees["space"])
+    slow = f'  {{ name = "slow", cost = 100, set = {json.dumps([*trees["set"], sleeps])}, space = [\n{space}\n  ] }},\n]\n'
+    study = folder / "slow.toml"
+    study.write_text(STUDY.read_text().rstrip().removesuffix("]") + slow)
+    found = ours(table, seed, seconds, folder, answers, "--plugins", SOURCE / "build/release/tests/faulty", study=study)
+    ended = list(entries(folder / "out/slow/ledger.jsonl"))
+    return found | {"slow": sum(any("dawdling" in change for change in each["set"]) for each in ended), "ended": len(ended)}
+
+
+SYSTEMS = {"ensemble": with_ensemble, "ours": ours, "random": random_search, "package": package, "slow": beside_slow}
 
 
 def measured(system, function, table, seed, seconds, place, again):
@@ -265,6 +280,12 @@ def report(found, tables, seeds, systems):
             times += own
             line += "   " + ", ".join(f"{each:.1f}" for each in own) + " s"
         print(line)
+    if "slow" in systems:
+        trials = [found[table, seed, "slow"] for table in tables for seed in seeds]
+        print(f"of the slow learner: {sum(each['slow'] for each in trials)} of {sum(each['ended'] for each in trials)} trials")
+        if "ours" in systems:
+            worse = [found[table, seed, "slow"]["error"] - found[table, seed, "ours"]["error"] for table in tables for seed in seeds]
+            print(f"test error beside it less that without it: mean {100 * statistics.mean(worse):+.2f} points, {100 * max(worse):+.2f} at most")
     if "ensemble" in systems:
         report_ensembles(found, tables, seeds)
     if times:

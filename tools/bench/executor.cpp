@@ -1,6 +1,7 @@
-// Whole training steps of the executors `eager` and `compiled` against PyTorch, eager and compiled, on one thread:
-// trainyard bench executor [MODEL...]. PyTorch is that of tools/bench/peers/whole; without it the host is measured
-// alone. --memory: what a step needs on top of model and data.
+// Whole training steps of the executors `eager` and `compiled` against PyTorch, eager and compiled:
+// trainyard bench executor [MODEL...]. PyTorch is that of tools/bench/peers/whole, IPEX that of tools/bench/peers/ipex;
+// without them the host is measured alone. --two-threads: each with two, not one. --bf16: in mixed precision as well.
+// --memory: what a step needs on top of model and data.
 #include <ATen/ATen.h>
 #include <malloc.h>
 
@@ -50,6 +51,9 @@ std::vector<Case> cases() {
            samples(128, "[3, 32, 32]"), 1),
       made("gpt", "GPT 4 x 128, 128 tokens, batch 32, adamw",
            {"model.type=gpt", "optimizer.weight_decay=0.01"}, tokens, 1),
+      made("lstm", "LSTM 2 x 256, 128 tokens, batch 32, adamw",
+           {"model.type=lstm", "model.n_layer=2", "model.hidden=256", "optimizer.weight_decay=0.01"}, tokens,
+           1),
       made("mlp", "MLP 784-256-128-10, batch 128, adamw",
            {"model.layers=[784, 256, 128, 10]", "optimizer.weight_decay=0.01"}, samples(128, "[784]"), 20),
       made("small8", "MLP 64-128-128-10, batch 8, adam", small, samples(8, "[64]"), 200, 8),
@@ -60,9 +64,10 @@ std::vector<Case> cases() {
 
 /// A process of PyTorch.
 std::unique_ptr<Peer> torch_process(const std::string& python, const std::string& model,
-                                    const std::string& way) {
+                                    const std::string& way, const std::string& precision) {
   return std::make_unique<Peer>(
-      std::vector<std::string>{python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model, way});
+      std::vector<std::string>{python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model, way,
+                               precision, std::to_string(at::get_num_threads())});
 }
 
 /// A line of /proc/self/status, in MiB.
@@ -76,9 +81,10 @@ double memory(const char* line) {
 }
 
 /// What steps add at most to the memory of a process that has the model and the data, in MiB.
-double memory_of(const Case& each, const std::string& executor) {
+double memory_of(const Case& each, const std::string& executor, const std::string& precision) {
   std::vector<std::string> sets = each.sets;
   sets.push_back("executor.type=" + executor);
+  sets.push_back("trainer.precision=" + precision);
   Ours run(sets, "executor.toml");
   malloc_trim(0);
   const double before = memory("VmRSS:");
@@ -88,41 +94,63 @@ double memory_of(const Case& each, const std::string& executor) {
 }
 
 /// Each in a process of its own.
-void compare_memory(const Case& each) {
-  const std::array<std::string, 2> executors = {"eager", "compiled"};
-  std::array<double, 2> found{};
-  for (std::size_t i = 0; i < 2; ++i)
-    found[i] = std::stod(run(
-        {std::filesystem::read_symlink("/proc/self/exe").string(), "--memory-of", each.name, executors[i]}));
-  std::printf("%s, memory of a step: eager %.1f MiB, compiled %.1f MiB, %.2fx\n", each.title.c_str(),
-              found[0], found[1], found[1] / found[0]);
+void compare_memory(const Case& each, bool halves) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto found = [&](const char* executor, const char* precision) {
+    return std::stod(run({program, "--memory-of", each.name, executor, precision}));
+  };
+  const double eager = found("eager", "fp32"), compiled = found("compiled", "fp32");
+  std::printf("%s, memory of a step: eager %.1f MiB, compiled %.1f MiB, %.2fx", each.title.c_str(), eager,
+              compiled, compiled / eager);
+  if (halves) {
+    const double mixed = found("compiled", "bf16-mixed");
+    std::printf("; compiled, bf16-mixed, %.1f MiB, %.2fx", mixed, mixed / eager);
+  }
+  std::printf("\n");
   std::fflush(stdout);
 }
 
-void measure(const Case& each, const std::string& python, int rounds) {
-  std::vector<std::string> sets = each.sets;
-  sets.push_back("executor.type=eager");
-  Ours eager(sets, "executor.toml");
-  sets.back() = "executor.type=compiled";
-  Ours compiled(sets, "executor.toml");
-  std::vector<Contender> contenders = {{"host, eager", [&] { eager(each.steps); }},
-                                       {"host, compiled", [&] { compiled(each.steps); }}};
+/// A way to train with PyTorch, and the Python that has it; without one it is left out.
+struct TorchWay {
+  const char *way, *title;
+  std::string python;
+};
+
+void measure(const Case& each, const std::vector<TorchWay>& torch_ways, int rounds, bool halves) {
+  std::vector<std::string> precisions = {"fp32"};
+  if (halves) precisions.emplace_back("bf16-mixed");
+  std::vector<std::unique_ptr<Ours>> ours;
+  std::vector<std::unique_ptr<Peer>> theirs;
+  std::vector<Contender> contenders;
+  for (const std::string& precision : precisions)
+    for (const char* executor : {"eager", "compiled"}) {
+      std::vector<std::string> sets = each.sets;
+      sets.push_back("trainer.precision=" + precision);
+      sets.push_back(std::string("executor.type=") + executor);
+      sets.push_back("run.threads.intra_op=" + std::to_string(at::get_num_threads()));
+      Ours* const run = ours.emplace_back(std::make_unique<Ours>(sets, "executor.toml")).get();
+      contenders.push_back({std::string("host, ") + executor + (precision == "fp32" ? "" : ", bf16-mixed"),
+                            [run, &each] { (*run)(each.steps); }});
+    }
   std::unique_ptr<ByHand> by_hand;
   if (each.by_hand > 0) {
     const Sample batch{at::randn({each.by_hand, 64}), at::randint(10, {each.by_hand}, at::kLong)};
-    by_hand = std::make_unique<ByHand>(ByHand::Optimizer::adam, eager.weights(), [batch] { return batch; });
+    by_hand =
+        std::make_unique<ByHand>(ByHand::Optimizer::adam, ours.front()->weights(), [batch] { return batch; });
     contenders.push_back({"LibTorch by hand, fused Adam", [&] { (*by_hand)(each.steps); }});
   }
-  std::unique_ptr<Peer> theirs, theirs_compiled;
-  if (!python.empty()) {
-    theirs = torch_process(python, each.name, "eager");
-    theirs_compiled = torch_process(python, each.name, "compile");
-    contenders.push_back({"PyTorch, eager, fused optimizer", [&] { (*theirs)(each.steps); }});
-    contenders.push_back({"PyTorch, torch.compile", [&] { (*theirs_compiled)(each.steps); }});
-    for (int i = 0; i < 4; ++i) (*theirs_compiled)(1);
-  }
+  for (const std::string& precision : precisions)
+    for (const auto& [way, title, python] : torch_ways) {
+      if (!std::filesystem::exists(python)) continue;
+      Peer* const peer = theirs.emplace_back(torch_process(python, each.name, way, precision)).get();
+      contenders.push_back(
+          {title + std::string(precision == "fp32" ? "" : ", bf16"), [peer, &each] { (*peer)(each.steps); }});
+      if (std::string_view(way) == "compile")
+        for (int i = 0; i < 4; ++i) (*peer)(1);
+    }
   const std::vector<Times> times = contest(contenders, rounds);
-  print_faster(each.title + ", one thread", "compiled", 1, each.steps, contenders, times);
+  const std::string threads = at::get_num_threads() == 1 ? ", one thread" : ", two threads";
+  print_faster(each.title + threads, "compiled", halves ? 3 : 1, each.steps, contenders, times);
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -132,27 +160,32 @@ void measure(const Case& each, const std::string& python, int rounds) {
 
 int main(int argc, char** argv) {
   using namespace trainyard::bench;
-  at::set_num_threads(1);
-  setenv("OMP_NUM_THREADS", "1", 1);
   const char* deps = std::getenv("TRAINYARD_DEPS");
-  std::string python =
-      (deps != nullptr ? std::string(deps) : TRAINYARD_SOURCE_DIR "/.deps") + "/peers/bin/python";
+  const std::string folder = deps != nullptr ? deps : TRAINYARD_SOURCE_DIR "/.deps";
+  const std::string python = folder + "/peers/bin/python";
+  std::vector<TorchWay> torch_ways = {{"eager", "PyTorch, eager, fused optimizer", python},
+                                      {"compile", "PyTorch, torch.compile", python},
+                                      {"ipex", "IPEX", folder + "/ipex/bin/python"}};
   std::vector<std::string> names(argv + 1, argv + argc);
   const bool quick = std::erase(names, "--quick") > 0;
   const bool alone = std::erase(names, "--alone") > 0;
   const bool of_memory = std::erase(names, "--memory") > 0;
-  if (quick || alone || !std::filesystem::exists(python)) python.clear();
-  if (names.size() == 3 && names[0] == "--memory-of") {
+  const bool halves = std::erase(names, "--bf16") > 0;
+  const int threads = std::erase(names, "--two-threads") > 0 ? 2 : 1;
+  at::set_num_threads(threads);
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  if (quick || alone) torch_ways.clear();
+  if (names.size() == 4 && names[0] == "--memory-of") {
     for (const Case& each : cases())
-      if (each.name == names[1]) std::printf("%f\n", memory_of(each, names[2]));
+      if (each.name == names[1]) std::printf("%f\n", memory_of(each, names[2], names[3]));
     return 0;
   }
   for (const Case& each : cases()) {
     if (!names.empty() && std::find(names.begin(), names.end(), each.name) == names.end()) continue;
     if (of_memory)
-      compare_memory(each);
+      compare_memory(each, halves);
     else
-      measure(each, python, quick ? 1 : each.steps > 1 ? 60 : 15);
+      measure(each, torch_ways, quick ? 1 : each.steps > 1 ? 60 : 15, halves);
   }
   return 0;
 }

@@ -1,10 +1,12 @@
 // The executor hfta: convolutions of several models in each of its ways, from whose times it chooses, and whole steps of
-// an array against the same models one after another, and in two processes.
-//   trainyard bench hfta [--quick] [convolutions | mlp | cnn | operators | one]
+// an array, its passes compiled and by LibTorch, against the same models one after another under `compiled` and `eager`, and in two
+// processes. --two-threads: each with two, not one.
+//   trainyard bench hfta [--quick] [--two-threads] [convolutions | mlp | cnn | operators | one]
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -168,7 +170,8 @@ std::vector<std::string> with(std::vector<std::string> sets, std::vector<std::st
 /// A run file of configs/, of which no end comes and nothing is evaluated.
 std::vector<std::string> endless(std::vector<std::string> sets) {
   return with({"trainer.max_duration=1000000ep", "trainer.eval_interval=1000000ep",
-               "schedule={ type = \"constant\" }", "run.threads={ intra_op = 1, inter_op = 1 }"},
+               "schedule={ type = \"constant\" }",
+               "run.threads={ intra_op = " + std::to_string(at::get_num_threads()) + ", inter_op = 1 }"},
               std::move(sets));
 }
 
@@ -183,35 +186,44 @@ Sweep fashion() {
       "data={ type = \"premade\", batches = 4, samples = 128, shape = [1, 28, 28], train = { batch_size = "
       "128 }, val = { batch_size = 128 } }"};
   return {"cnn", "Fashion-MNIST, LeNet-5, batch 128, adamw", "../../configs/fashion_mnist_cnn.toml",
-          endless(std::filesystem::exists(data) ? std::vector<std::string>{"run.data=" + data} : samples), 1};
+          endless(std::filesystem::exists(data) ? std::vector<std::string>{"run.data=" + data} : samples),
+          16};
 }
 
 std::vector<Sweep> sweeps() {
-  return {digits("mlp", "[64, 32, 32, 10]", 200), digits("mlp", "[64, 128, 10]", 200), fashion()};
+  return {digits("mlp", "[64, 32, 32, 10]", 1000), digits("mlp", "[64, 128, 10]", 1000), fashion()};
 }
 
 constexpr int array_size = 8;
 
 /// An array against the same number of models one after another, and against as many in two processes side by side.
 void measure(const Sweep& sweep, const std::string& program, bool quick) {
-  Ours array(with(sweep.sets, {"executor.type=hfta", members_of(array_size)}), sweep.file);
-  Ours plain(sweep.sets, sweep.file);
-  const std::vector<std::string> words = with({program, "serve", sweep.file}, sweep.sets);
-  Peer first(words), second(words);
-  const int steps = quick ? 1 : sweep.steps;
-  const std::vector<Contender> contenders = {
-      {"an array of 8", [&] { array(steps); }},
-      {"8 models one after another", [&] { plain(array_size * steps); }},
-      {"4 and 4 in two processes",
-       [&] {
-         first.begin(array_size / 2 * steps);
-         second.begin(array_size / 2 * steps);
-         first.wait();
-         second.wait();
-       }},
+  const auto array_of = [&](const std::string& passes) {
+    return with(sweep.sets, {"executor.type=hfta", members_of(array_size), "executor.passes=" + passes});
   };
-  const std::vector<Times> times = contest(contenders, quick ? 1 : sweep.steps > 1 ? 25 : 15);
-  print_faster(sweep.title + ": one thread each", "the array", 0, steps, contenders, times);
+  Ours compiled_array(array_of("compiled"), sweep.file), eager_array(array_of("eager"), sweep.file);
+  Ours compiled(with(sweep.sets, {"executor.type=compiled"}), sweep.file), eager(sweep.sets, sweep.file);
+  const int steps = quick ? 1 : sweep.steps;
+  std::vector<Contender> contenders = {
+      {"an array of 8, compiled", [&] { compiled_array(steps); }},
+      {"an array of 8, eager", [&] { eager_array(steps); }},
+      {"8 models one after another, compiled", [&] { compiled(array_size * steps); }},
+      {"8 models one after another, eager", [&] { eager(array_size * steps); }},
+  };
+  const std::vector<std::string> words = with({program, "serve", sweep.file}, sweep.sets);
+  std::deque<Peer> processes;
+  const bool one_thread = at::get_num_threads() == 1;
+  if (one_thread) {
+    processes.emplace_back(words);
+    processes.emplace_back(words);
+    contenders.push_back({"4 and 4 in two processes, eager", [&] {
+                            for (Peer& each : processes) each.begin(array_size / 2 * steps);
+                            for (Peer& each : processes) each.wait();
+                          }});
+  }
+  const std::vector<Times> times = contest(contenders, quick ? 1 : 15);
+  print_faster(sweep.title + (one_thread ? ": one thread each" : ": two threads each"), "the compiled array",
+               0, steps, contenders, times);
 }
 
 /// Operators that ten steps dispatch, by name, without those that open the executor.
@@ -247,9 +259,7 @@ void one(const Sweep& sweep, bool quick) {
   const std::vector<Contender> contenders = {{"eager", [&] { plain(steps); }},
                                              {"hfta of one", [&] { member(steps); }}};
   print(("One model: " + sweep.title).c_str(), "us a step", 1e-6, steps, contenders,
-        contest(contenders, quick             ? 1
-                            : sweep.steps > 1 ? 100
-                                              : 15));
+        contest(contenders, quick ? 1 : 25));
 }
 
 /// The process of a Peer.
@@ -268,11 +278,13 @@ int serve(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace trainyard::bench;
-  at::set_num_threads(1);
+  std::vector<char*> words(argv, argv + argc);
+  const bool two = std::erase_if(words, [](const std::string& word) { return word == "--two-threads"; }) > 0;
+  at::set_num_threads(two ? 2 : 1);
   at::manual_seed(1);
   trainyard::train::keep_large_blocks();  // as a run has it
   if (argc > 2 && std::string(argv[1]) == "serve") return serve(argc, argv);
-  const Arguments arguments(argc, argv);
+  const Arguments arguments(static_cast<int>(words.size()), words.data());
   if (arguments.wants("convolutions")) convolutions(arguments.quick);
   for (const Sweep& sweep : sweeps()) {
     if (arguments.wants(sweep.name.c_str())) measure(sweep, argv[0], arguments.quick);

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include "plugins/tool/export/sparse_rows.hpp"
 #include "plugins/tool/export/static/runtime.hpp"
 #include "plugins/transform/doped/structure.hpp"
 #include "tools/bench/arguments.hpp"
@@ -17,23 +18,16 @@ namespace {
 
 constexpr int rows = 2600, columns = 1300;
 
-/// Numbers of a sparse matrix, and its places as runtime::add_sparse reads them.
-struct Sparse {
-  std::vector<float> numbers;
-  std::vector<std::uint16_t> places = std::vector<std::uint16_t>(rows);
-
-  Sparse(std::int64_t count, std::mt19937_64& random) {
-    std::vector<int> all(static_cast<std::size_t>(rows) * columns), drawn;
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-    std::ranges::sample(all, std::back_inserter(drawn), count, random);
-    std::normal_distribution<float> normal;
-    for (const int place : drawn) {
-      ++places[static_cast<std::size_t>(place / columns)];
-      places.push_back(static_cast<std::uint16_t>(place % columns));
-      numbers.push_back(normal(random));
-    }
-  }
-};
+/// With so many numbers that are not 0.
+at::Tensor sparse_matrix(std::int64_t count, std::mt19937_64& random) {
+  std::vector<int> all(static_cast<std::size_t>(rows) * columns), drawn;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  std::ranges::sample(all, std::back_inserter(drawn), count, random);
+  std::normal_distribution<float> normal;
+  at::Tensor matrix = at::zeros({rows, columns});
+  for (const int place : drawn) matrix.mutable_data_ptr<float>()[place] = normal(random);
+  return matrix;
+}
 
 std::vector<float> drawn(std::int64_t count, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -47,7 +41,7 @@ void compare(double factor, bool quick) {
   const auto budget = static_cast<std::int64_t>(rows * columns / factor);
   const doped::Structure k =
       doped::largest({.form = doped::Form::kp, .rows = rows, .columns = columns}, budget / 4);
-  const Sparse sparse(budget - k.parameters(), random);
+  const SparseRows sparse = sparse_rows(sparse_matrix(budget - k.parameters(), random));
   const std::vector<float> left = drawn(k.left_rows * k.left_columns, random),
                            right = drawn(k.right_rows * k.right_columns, random);
   std::vector<float> between(static_cast<std::size_t>(k.left_columns * k.right_rows)), y(rows);
@@ -59,7 +53,7 @@ void compare(double factor, bool quick) {
   };
   const auto by_sparse = [&] {
     runtime::add_sparse(sparse.numbers.data(), sparse.places.data(), x.const_data_ptr<float>(), y.data(), 1,
-                        columns, rows, rows);
+                        columns, rows);
   };
   const auto start = [&] { runtime::start(bias.const_data_ptr<float>(), y.data(), 1, rows); };
   const int times = quick ? 1 : 20;

@@ -8,8 +8,6 @@ import training
 
 LAYERS = (64, 256, 1024, 2048, 10)
 TAKEN = 1024  # elements that a parameter has at least for a compressor to take it
-# Of the buckets: a bias or a matrix each, the last layer first.
-SIZES = [size for a, b in list(zip(LAYERS, LAYERS[1:]))[::-1] for size in (b, a * b) if size >= TAKEN]
 DENSITIES = (0.001, 0.01, 0.1)
 ONE_EACH = "[distributed]\nbucket_cap_mb = 0.001\n"
 
@@ -28,20 +26,25 @@ def fit(rows, times):
     return x, y
 
 
-def exchanges(where, ranks, turns, densities):
+def sizes_of(layers):
+    """Of the buckets: a bias or a matrix each, the last layer first."""
+    return [size for a, b in list(zip(layers, layers[1:]))[::-1] for size in (b, a * b) if size >= TAKEN]
+
+
+def exchanges(where, ranks, turns, densities, layers=LAYERS, of_turns=min):
     """Of `ranks` ranks with a link between each and the next: {(elements, density): seconds}, density None: dense. As hitopk
-    measures it at its start, on each of its buckets; the least of the turns."""
-    best = {}
+    measures it at its start, on each of its buckets; `of_turns` makes one of a list of seconds: the least."""
+    taken, sizes = {}, sizes_of(layers)
     for _ in range(turns):
         for density in densities:
             table = training.hierarchical(density, auto_dense="measured", local_world_size=1)
-            result = training.train(where, training.made_up(LAYERS, 16 * ranks), table, ONE_EACH, duration="10ba", interval=1)
-            if len(result.measured) != len(SIZES):
-                raise RuntimeError(f"hitopk measured {len(result.measured)} buckets of {len(SIZES)}")
+            result = training.train(where, training.made_up(layers, 16 * ranks), table, ONE_EACH, duration="10ba", interval=1)
+            if len(result.measured) != len(sizes):
+                raise RuntimeError(f"hitopk measured {len(result.measured)} buckets of {len(sizes)}")
             for bucket, (dense, sparse) in result.measured.items():
-                for key, took in (((SIZES[bucket], None), dense), ((SIZES[bucket], density), sparse)):
-                    best[key] = min(best.get(key, took), took / ranks)
-    return best
+                for key, took in (((sizes[bucket], None), dense), ((sizes[bucket], density), sparse)):
+                    taken.setdefault(key, []).append(took / ranks)
+    return {key: of_turns(values) for key, values in taken.items()}
 
 
 def link_of(measured, ranks):

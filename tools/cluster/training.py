@@ -73,9 +73,9 @@ schema = 1
 name = "cluster"
 seed = {seed}
 output_dir = "{folder}/run"
-threads = {{ intra_op = 1, inter_op = 1 }}
+threads = {{ intra_op = {threads}, inter_op = 1 }}
 [loss]
-type = "cross_entropy"
+{loss}
 [optimizer]
 {optimizer}
 [trainer]
@@ -147,9 +147,10 @@ class Result:
         return {int(bucket): (float(dense), float(sparse)) for bucket, dense, sparse in found}
 
 
-def text(task, *more, seed=17, folder="", optimizer=SGD, duration="40ba", interval=5, evaluate=None):
+def text(task, *more, seed=17, folder="", optimizer=SGD, duration="40ba", interval=5, evaluate=None, threads=1, loss='type = "cross_entropy"'):
     evaluate = f'eval_interval = "{evaluate}"' if evaluate else ""
-    head = HOST.format(seed=seed, folder=folder, optimizer=optimizer, duration=duration, interval=interval, evaluate=evaluate)
+    head = HOST.format(seed=seed, folder=folder, optimizer=optimizer, duration=duration, interval=interval, evaluate=evaluate,
+                       threads=threads, loss=loss)
     return head + task + "".join(more)
 
 
@@ -175,12 +176,17 @@ def together(commands, environments, folder, limit):
             raise RuntimeError(f"process {number} ended with {started[number].returncode}: {said[number].read().strip()}")
 
 
+def places(size, local, address):
+    """The environment of each rank, as torchrun would give it."""
+    return [{"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
+             "MASTER_ADDR": address, "MASTER_PORT": str(STORE_PORT)} for rank in range(size)]
+
+
 def launch(cluster, local, words, folder, environment, limit=600):
     """Starts ranks on all nodes, `local` of them each, with the environment that torchrun would give them."""
     size = cluster.nodes * local
-    places = [{"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
-               "MASTER_ADDR": cluster.address(0), "MASTER_PORT": str(STORE_PORT)} for rank in range(size)]
-    together([cluster.command(rank // local, words) for rank in range(size)], [{**environment, **place} for place in places], folder, limit)
+    together([cluster.command(rank // local, words) for rank in range(size)], [{**environment, **place} for place in places(size, local, cluster.address(0))],
+             folder, limit)
 
 
 def train(where, task, *more, local=1, limit=600, **how):
@@ -190,7 +196,7 @@ def train(where, task, *more, local=1, limit=600, **how):
         folder = pathlib.Path(name)
         (folder / "run.toml").write_text(text(task, *more, folder=folder, **how))
         words = [TRAINYARD, "train", folder / "run.toml", "-q"]
-        environment = {"TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+        environment = {"TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", "OMP_NUM_THREADS": str(how.get("threads", 1))}
         if isinstance(where, int):
             together([[*words, *(["--ranks", where] if where > 1 else [])]], [environment], folder, limit)
         else:

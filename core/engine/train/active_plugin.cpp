@@ -150,7 +150,7 @@ std::string HostServices::take_thread_error() {
 ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::LoadedPlugin& code, PartCode parts,
                            const HostOutputs& outputs)
     : slot_(std::move(slot)), code_(code), object_(make_object(slot_, code_, std::move(parts), outputs)) {
-  subscriber_.participant = {slot_.id, slot_.type, config::hooks_of(slot_, code_.manifest())};
+  subscriber_.participant = config::participant_of(slot_, code_.manifest());
   subscriber_.slot = slot_.slot;
   subscriber_.address = slot_.address();
   subscriber_.self = object_->instance.self;

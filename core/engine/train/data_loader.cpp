@@ -49,6 +49,7 @@ Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions opt
       options_(std::move(options)),
       pin_memory_(options_.pin_memory && at::hasCUDA()),
       schema_(dataset.schema()),
+      part_(part_of(options_)),
       dataset_size_(options_.view ? options_.view->size() : dataset.size()),
       samples_(count_samples(dataset_size_, sampler, options_)),
       steps_per_epoch_(count_steps(samples_, options_)),
@@ -119,14 +120,27 @@ void Loader::work(const std::stop_token& stop) {
   }
 }
 
+Loader::Part Loader::part_of(const LoaderOptions& options) {
+  const std::vector<std::int64_t>& shares = options.shares;
+  const std::int64_t unit =
+      options.batch_size /
+      (shares.empty() ? options.ranks : std::accumulate(shares.begin(), shares.end(), std::int64_t{0}));
+  Part part;
+  for (int rank = 0; rank <= options.rank; ++rank) {
+    part.first += part.samples;
+    part.first_micro += (part.samples + options.micro_batch_size - 1) / options.micro_batch_size;
+    part.samples = unit * (shares.empty() ? 1 : shares[static_cast<std::size_t>(rank)]);
+  }
+  return part;
+}
+
 StepData Loader::load(std::int64_t position) const {
   StepData data{.epoch = position / steps_per_epoch_, .step = position % steps_per_epoch_};
   const std::int64_t first = data.step * options_.batch_size;
   data.samples = std::min(options_.batch_size, samples_ - first);
-  const std::int64_t part = options_.batch_size / options_.ranks;
-  data.first = std::min(options_.rank * part, data.samples);
-  data.first_micro = options_.rank * (part / options_.micro_batch_size);
-  const std::int64_t end = std::min(data.first + part, data.samples);
+  data.first = std::min(part_.first, data.samples);
+  data.first_micro = part_.first_micro;
+  const std::int64_t end = std::min(data.first + part_.samples, data.samples);
   for (std::int64_t next = data.first; next < end; next += options_.micro_batch_size) {
     const std::int64_t count = std::min(options_.micro_batch_size, end - next);
     data.batches.push_back(read(data.epoch, data.step, first + next, count));

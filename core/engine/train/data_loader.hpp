@@ -30,15 +30,16 @@ inline void unguarded(const std::function<void()>& call) {
 struct LoaderOptions {
   std::int64_t batch_size = 1;        ///< samples per step; the last step of an epoch may have fewer
   std::int64_t micro_batch_size = 1;  ///< samples per micro-batch, at most; the last of a step may have fewer
-  int rank = 0;             ///< it reads its part of each step: as many whole micro-batches as the others
-  int ranks = 1;            ///< batch_size is a multiple of micro_batch_size * ranks
-  bool drop_last = false;   ///< leaves out a last step with fewer than batch_size samples
-  std::int64_t epochs = 0;  ///< next() ends after so many; 0: never
-  int workers = 0;          ///< threads; 0: next() reads on the caller's thread
-  int prefetch = 2;         ///< steps read ahead, per worker; at least 1
-  bool pin_memory = false;  ///< returns page-locked tensors if LibTorch has a CUDA device
-  RandomStream random;      ///< for datasets that augment, keyed by the run's seed
-  std::optional<train::View> view;  ///< samples, also those that a sampler orders, are those of the view
+  int rank = 0;                       ///< it reads its part of each step
+  int ranks = 1;  ///< batch_size is a multiple of micro_batch_size * ranks, unless there are shares
+  std::vector<std::int64_t> shares;  ///< of each rank in a step; batch_size is a multiple of their sum
+  bool drop_last = false;            ///< leaves out a last step with fewer than batch_size samples
+  std::int64_t epochs = 0;           ///< next() ends after so many; 0: never
+  int workers = 0;                   ///< threads; 0: next() reads on the caller's thread
+  int prefetch = 2;                  ///< steps read ahead, per worker; at least 1
+  bool pin_memory = false;           ///< returns page-locked tensors if LibTorch has a CUDA device
+  RandomStream random;               ///< for datasets that augment, keyed by the run's seed
+  std::optional<train::View> view;   ///< samples, also those that a sampler orders, are those of the view
   std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
   Within within_dataset = unguarded, within_sampler = unguarded;  ///< also called on the worker threads
 };
@@ -83,6 +84,11 @@ class Loader {
     std::exception_ptr error;
   };
 
+  /// This rank's part of a whole step.
+  struct Part {
+    std::int64_t first = 0, first_micro = 0, samples = 0;
+  };
+  static Part part_of(const LoaderOptions& options);
   StepData load(std::int64_t position) const;
   Batch read(std::int64_t epoch, std::int64_t step, std::int64_t first, std::int64_t count) const;
   std::vector<std::int64_t> order(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
@@ -95,6 +101,7 @@ class Loader {
   const LoaderOptions options_;
   const bool pin_memory_;
   const BatchSchema schema_;
+  const Part part_;
   const std::int64_t dataset_size_;  ///< size of its view
   const std::int64_t samples_;       ///< drawn per epoch, including those that drop_last leaves out
   const std::int64_t steps_per_epoch_;

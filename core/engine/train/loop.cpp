@@ -440,12 +440,11 @@ MetricValues Loop::evaluate(const EvaluationSplit& split) {
   const auto began = SteadyClock::now();
   const MetricValues values = pass_over(split);
   if (values.empty()) return values;
-  Record record{.what = Record::What::eval,
-                .step = context_.clock_.step,
-                .epoch = context_.clock_.epoch,
-                .seconds = seconds_trained()};
-  record.values.assign(values.begin(), values.end());
-  parts_.host->record(std::move(record));
+  parts_.host->record({.what = Record::What::eval,
+                       .step = context_.clock_.step,
+                       .epoch = context_.clock_.epoch,
+                       .seconds = seconds_trained(),
+                       .values = {values.begin(), values.end()}});
   logged_at_ += SteadyClock::now() - began;  // throughput counts training only
   return values;
 }

@@ -11,6 +11,8 @@
 #include <trainyard/linked_samples.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/metric.hpp>
+#include <trainyard/mixins/reads_dataset.hpp>
+#include <trainyard/mixins/reads_run_file.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/recorder.hpp>
@@ -95,8 +97,7 @@ void Opening::open(ActivePlugin& plugin) {
 
 void Opening::dataset(ActivePlugin& plugin) {
   auto& dataset = plugin.as<Dataset>();
-  const std::string& slot = plugin.slot().slot;  // "data.train"
-  const std::string split = slot.substr(slot.find('.') + 1), &type = plugin.slot().type;
+  const std::string split = plugin.slot().slot.substr(5), &type = plugin.slot().type;  // of "data.train"
   auto* const learns = dynamic_cast<Learns*>(&dataset);
   const bool known = run_.learned && run_.learned->type == type;
   if (learns != nullptr && known) learns->use(run_.learned->values);
@@ -148,6 +149,8 @@ void Opening::loss(ActivePlugin& plugin) {
 
 void Opening::metric(ActivePlugin& plugin) {
   plugin.as<Metric>().check(layer_.network().output_shape(), run_.schema);
+  if (auto* const reads = dynamic_cast<ReadsDataset*>(&plugin.as<Metric>()))
+    reads->read_dataset(layer_.plugin("data.train").as<Dataset>());
 }
 
 void Opening::optimizer(ActivePlugin& plugin) {
@@ -212,6 +215,8 @@ Split Opening::split(const std::string& name, bool whole) {
       .micro_batch_size = micro_batch_size,
       .rank = ranks > 1 ? run_.world->rank() : 0,
       .ranks = ranks,
+      .shares =
+          ranks > 1 && sampler != nullptr ? run_.config.distributed.shares : std::vector<std::int64_t>(),
       .drop_last = batch.drop_last,
       .epochs = sampler != nullptr ? 0 : 1,
       .workers = run_.config.data.workers,
@@ -283,7 +288,10 @@ std::unique_ptr<Network> build_network(const Live& run, const config::RunConfig&
       guarded(model.slot(), 0, [&] { return model.as<Model>().build(context); });
   for (const config::SlotConfig& slot : config.of_kind(Transform::kind.name))
     network = guarded(slot, 0, [&] {
-      return transformed(std::move(network), layer.plugin(slot.slot).as<Transform>(), context);
+      const auto& transform = layer.plugin(slot.slot).as<Transform>();
+      if (const auto* const reads = dynamic_cast<const ReadsRunFile*>(&transform))
+        reads->read_run_file(config.resolved);
+      return transformed(std::move(network), transform, context);
     });
   guarded(model.slot(), 0, [&] { place(*network, run); });
   return network;

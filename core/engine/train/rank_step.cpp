@@ -18,6 +18,8 @@ void RankStep::check_parts() const {
     throw ConfigError("[distributed.compressor] cannot be had, as no gradients are summed" + because);
   if (!parameters_of(*parts_.network.plugin).sharded.empty())
     throw ConfigError("the tables of the model cannot lie in parts on the ranks" + because);
+  if (!parts_.config->distributed.shares.empty())
+    throw ConfigError("[distributed] shares cannot be had, as each rank has all of a batch" + because);
   if (parts_.world->replaces_lost())
     throw ConfigError("the checkpointer cannot replace a rank that is lost: what is in flight goes with it" +
                       because);

@@ -28,17 +28,17 @@ namespace {
 void set_threads(const config::RunConfig& config) {
   if (config.threads.intra_op > 0) at::set_num_threads(config.threads.intra_op);
   // It can be set once per process: a second run in the process keeps the first one's.
-  if (config.threads.inter_op > 0 &&
-      static_cast<int>(at::get_num_interop_threads()) != config.threads.inter_op)
-    at::set_num_interop_threads(config.threads.inter_op);
+  const int between = config.threads.inter_op;
+  if (between > 0 && static_cast<int>(at::get_num_interop_threads()) != between)
+    at::set_num_interop_threads(between);
+  at::globalContext().setFlushDenormal(config.threads.flush_denormals);  // threads begun later have it, too
 }
 
 void set_deterministic(config::RunKeys::Deterministic mode) {
-  at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(mode != config::RunKeys::Deterministic::off,
-                                     mode == config::RunKeys::Deterministic::warn);
-  context.setDeterministicCuDNN(mode != config::RunKeys::Deterministic::off);
-  context.setBenchmarkCuDNN(mode == config::RunKeys::Deterministic::off);
+  const bool on = mode != config::RunKeys::Deterministic::off;
+  at::globalContext().setDeterministicAlgorithms(on, mode == config::RunKeys::Deterministic::warn);
+  at::globalContext().setDeterministicCuDNN(on);
+  at::globalContext().setBenchmarkCuDNN(!on);
 }
 
 /// Sets the plugins of the run that want to be told of spans.
@@ -204,6 +204,8 @@ Loop& Run::build_loop(LoopParts parts) {
     warn("[schedule] the budget of " + live_.config.at("schedule").type + " ends at step " +
          std::to_string(end) + ": the run goes on to step " + std::to_string(live_.scale.total_steps) +
          " at its last factor");
+  if (live_.world == nullptr && !live_.config.distributed.shares.empty())
+    warn("[distributed] shares are for several ranks: one trains, which has the whole batch");
   live_.context.optimizer_ = filled<Optimizer>("optimizer").plugin;
   live_.bus->fire(Event::optimizer_ready, live_.context);
 
@@ -266,19 +268,16 @@ void Run::connect() {
 /// Connects the metrics; each member of the executor has metric objects of its own.
 void Run::connect_metrics() {
   parts_.metrics.clear();
-  parts_.member_metrics.clear();
   member_metrics_.clear();
   for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
     parts_.metrics.push_back(filled<Metric>(slot.slot));
   const std::size_t members = parts_.executor.plugin->members();
-  if (members == 1) return;
-  parts_.member_metrics.resize(members);
+  parts_.member_metrics.assign(members == 1 ? 0 : members, {});
   for (MetricSlots& metrics : parts_.member_metrics)
     for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name)) {
       ActivePlugin& plugin = member_metrics_.emplace_back(make_plugin(slot, registry_));
-      auto& metric = plugin.as<Metric>();
-      guarded(slot, 0, [&] { metric.check(live_.layer.network().output_shape(), live_.schema); });
-      metrics.push_back({&plugin.slot(), &metric});
+      Opening(live_, live_.config, live_.layer).open(plugin);
+      metrics.push_back({&plugin.slot(), &plugin.as<Metric>()});
     }
 }
 

@@ -33,6 +33,8 @@ std::unique_ptr<Shards> Shards::of(Network& network, distributed::World* world,
   if (!config.train.drop_last)
     throw ConfigError("data.train.drop_last = true is needed, so that all ranks have the same micro-batches" +
                       because);
+  if (!config.distributed.shares.empty())
+    throw ConfigError("[distributed] shares cannot be had: all ranks make the same passes" + because);
   if (config.grad_clip)
     throw ConfigError("trainer.grad_clip cannot be had: no rank sees the gradient of all rows" + because);
   if (config.trainer.precision == config::TrainerKeys::Precision::fp16_mixed)

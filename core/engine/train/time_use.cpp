@@ -5,14 +5,12 @@
 namespace trainyard::train {
 namespace {
 
-/// Returns the sampled seconds in the loop's own calls of a plugin.
-double in_calls(const config::SlotConfig& slot, const PhaseSeconds& sampled) {
-  if (slot.slot == "data.train") return sampled.data;
-  if (slot.slot == "model") return sampled.model;
-  if (slot.slot == "loss") return sampled.loss;
-  if (slot.slot == "optimizer") return sampled.optimizer;
-  return 0.0;
-}
+/// The slots of plugins that the loop calls itself, with the phase that their calls are.
+constexpr std::pair<std::string_view, double PhaseSeconds::*> called[] = {
+    {"data.train", &PhaseSeconds::data},
+    {"model", &PhaseSeconds::model},
+    {"loss", &PhaseSeconds::loss},
+    {"optimizer", &PhaseSeconds::optimizer}};
 
 }  // namespace
 
@@ -20,26 +18,29 @@ TimeUse time_use(Run& run) {
   const PhaseSeconds& sampled = run.loop().seconds();
   TimeUse use{.plugins = std::vector<TimeUse::Plugin>(run.plugins().size()), .phases = {}};
   if (sampled.timed_steps == 0) return use;
-  const double scale = static_cast<double>(run.clock().step) / static_cast<double>(sampled.timed_steps);
   double hooks = 0.0;
+  for (const ActivePlugin& plugin : run.plugins())
+    for (const double seconds : plugin.subscriber().sampled_seconds) hooks += seconds;
+  double known = sampled.data + sampled.model + sampled.loss + sampled.backward + sampled.optimizer + hooks;
+  const double steps = static_cast<double>(run.clock().step) / static_cast<double>(sampled.timed_steps);
+  // The timed steps may be the slow ones.
+  const double scale = std::min(steps, run.loop().seconds_trained() / known);
   auto of_plugin = use.plugins.begin();
   for (const ActivePlugin& plugin : run.plugins()) {
-    of_plugin->seconds = in_calls(plugin.slot(), sampled) * scale;
+    for (const auto& [slot, phase] : called)
+      if (plugin.slot().slot == slot) of_plugin->seconds = sampled.*phase * scale;
     for (std::size_t event = 0; event < event_count; ++event) {
       const double seconds = plugin.subscriber().sampled_seconds[event] * scale;
       if (seconds <= 0.0) continue;
       of_plugin->events.emplace_back(name(static_cast<Event>(event)), seconds);
       of_plugin->seconds += seconds;
-      hooks += seconds;
     }
     ++of_plugin;
   }
   use.phases = {{"data", sampled.data * scale},           {"forward", sampled.model * scale},
                 {"loss", sampled.loss * scale},           {"backward", sampled.backward * scale},
-                {"optimizer", sampled.optimizer * scale}, {"hooks", hooks}};
-  double known = 0.0;
-  for (const auto& [phase, spent] : use.phases) known += spent;
-  use.phases.emplace_back("other", std::max(0.0, run.loop().seconds_trained() - known));
+                {"optimizer", sampled.optimizer * scale}, {"hooks", hooks * scale}};
+  use.phases.emplace_back("other", std::max(0.0, run.loop().seconds_trained() - known * scale));
   return use;
 }
 

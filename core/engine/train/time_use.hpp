@@ -8,8 +8,8 @@
 
 namespace trainyard::train {
 
-/// Work of every step is measured on a sample of the steps and scaled to the whole run, including before a
-/// resume. On a GPU it is the time until the work was handed over.
+/// Work of every step is measured on a sample of the steps and scaled to the time of the whole run, including
+/// before a resume. On a GPU it is the time until the work was handed over.
 struct TimeUse {
   struct Plugin {
     double seconds = 0.0;         ///< in its calls and hooks

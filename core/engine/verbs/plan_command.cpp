@@ -1,6 +1,8 @@
 #include "core/engine/verbs/commands.hpp"
 
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
@@ -68,9 +70,15 @@ void check_command(const config::RunConfig& config, const plugins::Registry& reg
 }
 
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry) {
-  Run run(config, registry);
+  std::vector<std::string> told;  // by the executor, as it opens
+  bool opens = false;
+  HostOutputs outputs;
+  outputs.log = [&](LogLevel, const std::string& text) {
+    if (opens) told.push_back(text);
+  };
+  Run run(config, registry, outputs);
   run.build_model();
-  run.build_loop({});
+  Bench& bench = run.build_loop({}).bench();
   Swaps(run).rehearse();
   const RunScale& scale = run.scale();
 
@@ -79,10 +87,12 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   for (const char* split : {"val", "test"})
     if (const std::int64_t samples = run.samples(split); samples > 0)
       std::printf(", %lld %s", static_cast<long long>(samples), split);
-  std::printf(
-      "\n  batch            global %lld = micro %lld x accumulation %lld x world %lld\n",
-      static_cast<long long>(config.train.batch_size), static_cast<long long>(config.train.micro_batch_size),
-      static_cast<long long>(config.train.accumulation), static_cast<long long>(config.distributed.ranks));
+  const bool shared = config.distributed.ranks > 1 && !config.distributed.shares.empty();
+  std::printf("\n  batch            global %lld = micro %lld x accumulation %lld x world %lld%s\n",
+              static_cast<long long>(config.train.batch_size),
+              static_cast<long long>(config.train.micro_batch_size),
+              static_cast<long long>(config.train.accumulation),
+              static_cast<long long>(config.distributed.ranks), shared ? " at most: distributed.shares" : "");
   std::printf("  epoch            %lld steps, %lld samples%s\n",
               static_cast<long long>(scale.steps_per_epoch), static_cast<long long>(scale.samples_per_epoch),
               scale.samples_per_epoch % config.train.batch_size != 0 ? " (the last step is smaller)" : "");
@@ -103,6 +113,11 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   std::printf("  optimizer        %.2f\n  activations      %.2f%s\n", megabytes(optimizer),
               megabytes(activations), graph != nullptr ? " at most" : " unknown: the model has no graph");
   std::printf("  together         %.2f\n", megabytes(2 * parameters + buffers + optimizer + activations));
+  if (config.distributed.ranks > 1) return 0;  // opening it would need the other ranks
+  opens = true;
+  bench.open();
+  if (!told.empty()) std::printf("Executor\n");
+  for (const std::string& text : told) std::printf("  %s\n", text.c_str());
   return 0;
 }
 

@@ -10,16 +10,16 @@
 
 namespace trainyard::train {
 
-/// While it lives, these signals end the run at a step boundary, with a checkpoint; a second one ends the
-/// process at once, with a report of where the run was. They are handled on the thread's SignalStack: kernels
-/// of oneDNN (3.10, LibTorch 2.11's LSTM) lay their stack pointer into a block of the heap, whose neighbours
-/// a handler there would overwrite.
+/// While it lives, these signals end the run at a step boundary, with a checkpoint; a second one ends the process at
+/// once, with a report of where the run was. System calls that they interrupt go on. They are handled on the thread's
+/// SignalStack: kernels of oneDNN (3.10, LibTorch 2.11's LSTM) lay their stack pointer into a block of the heap, whose
+/// neighbours a handler there would overwrite.
 class SignalScope {
  public:
   SignalScope() {
     caught_ = 0;
     struct sigaction action {};
-    action.sa_flags = SA_ONSTACK;
+    action.sa_flags = SA_ONSTACK | SA_RESTART;
     action.sa_handler = [](int number) {
       if (caught_.exchange(number) <= 0) return;
       report::FaultReport::report_ending(number);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "core/engine/train/active_plugin.hpp"
 
@@ -16,11 +17,11 @@ inline void to_stderr(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
 }
 
-/// Returns outputs that send warnings and errors to standard error.
-inline HostOutputs to_terminal() {
+/// Returns outputs that send warnings and errors to standard error, but those that `said` has.
+inline HostOutputs to_terminal(std::string said = {}) {
   HostOutputs outputs;
-  outputs.log = [](LogLevel level, const std::string& text) {
-    if (level >= LogLevel::warning) to_stderr(text);
+  outputs.log = [said = std::move(said)](LogLevel level, const std::string& text) {
+    if (level >= LogLevel::warning && said.find(text) == std::string::npos) to_stderr(text);
   };
   return outputs;
 }

@@ -24,6 +24,7 @@
 #include "core/runfile/rank_place.hpp"
 #include "core/runfile/value_json.hpp"
 #include "lib/printed.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -72,9 +73,8 @@ void print_json(const std::string& tool, const Report& report) {
   Json facts = Json::object(), rows = Json::array();
   for (const auto& [name, value] : report.facts) facts[name] = config::json_of(value);
   for (const std::vector<Value>& row : report.rows) {
-    Json object = Json::object();
+    Json& object = rows.emplace_back(Json::object());
     for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = config::json_of(row[i]);
-    rows.push_back(std::move(object));
   }
   const Json all = {{"tool", tool}, {"facts", std::move(facts)}, {"rows", std::move(rows)}};
   std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -100,10 +100,8 @@ void print_text(const Report& report) {
   print_aligned(facts);
   if (report.columns.empty()) return;
   table.push_back(report.columns);
-  for (const std::vector<Value>& row : report.rows) {
-    table.emplace_back();
-    for (const Value& value : row) table.back().push_back(text_of(value));
-  }
+  for (const std::vector<Value>& row : report.rows)
+    std::ranges::transform(row, std::back_inserter(table.emplace_back()), text_of);
   if (!facts.empty()) std::printf("\n");
   print_aligned(table);
 }
@@ -117,7 +115,9 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(control::as_left(path, config, registry, to_stderr)), registry, to_terminal(), nullptr,
+  // Warnings that stand in the run's log are not repeated.
+  HostOutputs outputs = to_terminal(lib::read_file(config.run.output_dir + "/run.log").value_or(""));
+  Run run(quiet(control::as_left(path, config, registry, to_stderr)), registry, std::move(outputs), nullptr,
           report::learned_beside(path), Run::Data::closed);
   ActivePlugin plugin = run.make_plugin(slot, registry);
   auto& tool = plugin.as<Tool>();

@@ -1,8 +1,6 @@
 #include "columns.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <map>
 
 #include <trainyard/error.hpp>
@@ -17,14 +15,6 @@ using trainyard::ConfigError;
 using trainyard::DataError;
 using trainyard::Table;
 using trainyard::Value;
-
-std::optional<double> number(std::string_view text) {
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return std::nullopt;
-  return error == std::errc{} ? value : std::numeric_limits<double>::infinity();
-}
 
 namespace {
 
@@ -74,11 +64,11 @@ std::size_t find_column(const Columns& columns, const std::string& text, const c
   return static_cast<std::size_t>(*index < 0 ? *index + count : *index);
 }
 
-Columns choose(const std::vector<std::string>& first, bool header, const Options& options,
-               const std::string& path) {
+Columns choose(const Source& source, const Options& options) {
+  const std::string& path = source.path();
   Columns columns;
-  columns.count = first.size();
-  if (header) columns.names = first;
+  columns.count = source.count();
+  columns.names = source.names();
   check_names(columns.names, path);
   columns.target = find_column(columns, options.target, "target", path);
   std::vector<bool> excluded(columns.count);
@@ -91,7 +81,7 @@ Columns choose(const std::vector<std::string>& first, bool header, const Options
   const auto add = [&](std::size_t place) {
     columns.features.emplace_back();
     columns.features.back().place = place;
-    if (header) columns.features.back().name = first[place];
+    if (!columns.names.empty()) columns.features.back().name = columns.names[place];
   };
   for (const std::string& text : options.columns) {
     const std::size_t place = find_column(columns, text, "columns", path);
@@ -110,6 +100,12 @@ Columns choose(const std::vector<std::string>& first, bool header, const Options
     for (Column& column : columns.features) column.categorical |= column.place == place;
   }
   return columns;
+}
+
+std::vector<std::size_t> places(const Columns& columns) {
+  std::vector<std::size_t> found = {columns.target};
+  for (const Column& column : columns.features) found.push_back(column.place);
+  return found;
 }
 
 void sort_levels(std::vector<std::string>& levels) {

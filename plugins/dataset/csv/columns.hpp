@@ -5,20 +5,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <trainyard/value.hpp>
 
 #include "options.hpp"
+#include "source.hpp"
 
 namespace csv {
 
 /// In the place of a level: a gap, where gaps are a level of their own.
 inline constexpr const char* missing_level = "(missing)";
-
-/// A number, finite or not; nothing where the text is none.
-std::optional<double> number(std::string_view text);
 
 /// A column of features.
 struct Column {
@@ -57,9 +54,11 @@ struct Columns {
 std::size_t find_column(const Columns& columns, const std::string& text, const char* option,
                         const std::string& path);
 
-/// Target and features of a file whose first record is given, with or without names. Throws Error.
-Columns choose(const std::vector<std::string>& first, bool header, const Options& options,
-               const std::string& path);
+/// Target and features of a table. Throws Error.
+Columns choose(const Source& source, const Options& options);
+
+/// The places of its target and its features.
+std::vector<std::size_t> places(const Columns& columns);
 
 /// Sorts as levels and labels are.
 void sort_levels(std::vector<std::string>& levels);

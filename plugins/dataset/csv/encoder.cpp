@@ -27,28 +27,10 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-bool is_header(const std::vector<std::string>& first, const Options& options, const Columns* known,
-               const Records& at) {
-  if (options.header != "auto") return options.header == "yes";
-  if (known != nullptr && !known->names.empty() &&
-      std::any_of(known->features.begin(), known->features.end(), [&](const Column& column) {
-        return std::find(first.begin(), first.end(), column.name) != first.end() && !number(column.name);
-      }))
-    return true;
-  const auto numbers =
-      std::count_if(first.begin(), first.end(), [](const auto& field) { return number(field).has_value(); });
-  const auto texts = std::count_if(first.begin(), first.end(), [&](const auto& field) {
-    return !number(field) && !is_missing(field, options);
-  });
-  if (numbers > 0 && texts > 0)
-    at.fail("line " + std::to_string(at.line()) +
-            " has both numbers and texts: say header = \"yes\" or header = \"no\"");
-  return numbers == 0 && texts > 0;
-}
-
 Encoder::Encoder(const Columns& columns, const Options& options)
     : columns_(columns),
       options_(options),
+      gaps_(options.na_values),
       levels_(columns.features.size()),
       unseen_(columns.features.size()) {
   const auto numbers =
@@ -77,18 +59,24 @@ Encoder::Encoder(const Columns& columns, const Options& options)
     classes_.emplace(columns.labels[i], static_cast<std::int64_t>(i));
 }
 
-void Encoder::fit(const std::vector<std::string>& first, bool header, const Records& at, bool needs_target) {
-  count_ = first.size();
+void Encoder::fit(const Source& at, bool needs_target) {
+  count_ = at.count();
   places_.clear();
   extra_.clear();
   target_.reset();
-  if (header && !columns_.names.empty())
-    fit_names(first, at, needs_target);
+  if (!at.names().empty() && !columns_.names.empty())
+    fit_names(at.names(), at, needs_target);
   else
     fit_places(at, needs_target);
 }
 
-void Encoder::fit_names(const std::vector<std::string>& names, const Records& at, bool needs_target) {
+std::vector<std::size_t> Encoder::places() const {
+  std::vector<std::size_t> found = places_;
+  if (target_) found.push_back(*target_);
+  return found;
+}
+
+void Encoder::fit_names(const std::vector<std::string>& names, const Source& at, bool needs_target) {
   std::vector<std::string> missing;
   const auto find = [&](const std::string& name) {
     return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -114,7 +102,7 @@ void Encoder::fit_names(const std::vector<std::string>& names, const Records& at
         (extra_.empty() ? std::string() : "; it has " + listed(extra_) + ", which the run does not know"));
 }
 
-void Encoder::fit_places(const Records& at, bool needs_target) {
+void Encoder::fit_places(const Source& at, bool needs_target) {
   const bool without_target = !needs_target && count_ + 1 == columns_.count;
   if (count_ != columns_.count && !without_target)
     at.fail("found " + std::to_string(count_) + " columns, expected " + std::to_string(columns_.count) +
@@ -124,52 +112,53 @@ void Encoder::fit_places(const Records& at, bool needs_target) {
   if (!without_target) target_ = columns_.target;
 }
 
-void Encoder::fail(const Records& at, std::size_t place, const std::string& name,
+void Encoder::fail(const Source& at, std::size_t place, const std::string& name,
                    const std::string& message) const {
   at.fail("column " + std::to_string(place + 1) + (name.empty() ? "" : " \"" + name + "\"") + ": " + message);
 }
 
-void Encoder::fail_target(const Records& at, const std::string& message) const {
+void Encoder::fail_target(const Source& at, const std::string& message) const {
   fail(at, *target_, columns_.names.empty() ? "" : columns_.names[columns_.target], message);
 }
 
-void Encoder::features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out) {
+void Encoder::features(const std::vector<Cell>& row, const Source& at, std::vector<float>& out) {
   for (std::size_t f = 0; f < places_.size(); ++f) {
-    const std::string& text = fields[places_[f]];
+    const Cell& cell = row[places_[f]];
     if (columns_.features[f].categorical)
-      level_of(f, text, at, out);
+      level_of(f, cell, at, out);
     else
-      number_of(f, text, at, out);
-    if (columns_.features[f].indicator) out.push_back(is_missing(text, options_) ? 1.0f : 0.0f);
+      number_of(f, cell, at, out);
+    if (columns_.features[f].indicator) out.push_back(gaps_(cell) ? 1.0f : 0.0f);
   }
 }
 
-void Encoder::number_of(std::size_t feature, const std::string& text, const Records& at,
+void Encoder::number_of(std::size_t feature, const Cell& cell, const Source& at,
                         std::vector<float>& out) const {
   const Column& column = columns_.features[feature];
   std::optional<double> value = column.fill;
-  if (!is_missing(text, options_)) {
-    value = number(text);
+  if (!gaps_(cell)) {
+    value = cell.number();
     if (!value)
-      fail(at, places_[feature], column.name, shown(text) + " is not a number, as the column's values are");
+      fail(at, places_[feature], column.name,
+           shown(cell.text()) + " is not a number, as the column's values are");
     if (!std::isfinite(*value))
-      fail(at, places_[feature], column.name, shown(text) + " is not a finite number");
+      fail(at, places_[feature], column.name, shown(cell.text()) + " is not a finite number");
   }
   if (!value)
     fail(at, places_[feature], column.name,
-         (text.empty() ? "the field is empty" : shown(text) + " stands for a gap") +
+         (cell.text().empty() ? "the field is empty" : shown(cell.text()) + " stands for a gap") +
              ", and the training split has no gap in this column: say what takes its place with missing = "
              "\"median\", \"mean\", \"mode\" or \"constant\"");
   const Normal& normal = normals_[feature];
   out.push_back(static_cast<float>((*value / options_.scale - normal.mean) / normal.deviation));
   if (!std::isfinite(out.back()))
-    fail(at, places_[feature], column.name, shown(text) + " is too large for a float");
+    fail(at, places_[feature], column.name, shown(cell.text()) + " is too large for a float");
 }
 
-void Encoder::level_of(std::size_t feature, const std::string& text, const Records& at,
-                       std::vector<float>& out) {
+void Encoder::level_of(std::size_t feature, const Cell& cell, const Source& at, std::vector<float>& out) {
   const Column& column = columns_.features[feature];
-  const bool gap = is_missing(text, options_);
+  const std::string& text = cell.text();
+  const bool gap = gaps_(cell);
   if (gap && !column.fill_level)
     fail(at, places_[feature], column.name,
          (text.empty() ? "the field is empty" : shown(text) + " stands for a gap") +
@@ -187,14 +176,15 @@ void Encoder::level_of(std::size_t feature, const std::string& text, const Recor
     ++unseen_[feature]["others"];
 }
 
-std::optional<std::int64_t> Encoder::class_of(const std::vector<std::string>& fields, const Records& at,
+std::optional<std::int64_t> Encoder::class_of(const std::vector<Cell>& row, const Source& at,
                                               bool strict) const {
-  const std::string& text = fields[*target_];
+  const Cell& cell = row[*target_];
+  const std::string& text = cell.text();
   if (!columns_.labels.empty()) {
     const auto given = classes_.find(text),
                found = given != classes_.end() ? given : classes_.find(class_text(text));
     if (found != classes_.end()) return found->second;
-    if (is_missing(text, options_))
+    if (gaps_(cell))
       fail_target(at, (text.empty() ? "the field is empty" : shown(text) + " stands for a gap") +
                           ": every row needs a class; take the row out");
     if (options_.labels.empty() && !strict) return std::nullopt;
@@ -205,7 +195,7 @@ std::optional<std::int64_t> Encoder::class_of(const std::vector<std::string>& fi
                                      "; name all classes in labels where some are that rare"
                                : " is none of the " + std::to_string(columns_.labels.size()) + " labels"));
   }
-  const std::optional<double> value = number(text);
+  const std::optional<double> value = cell.number();
   if (!value || *value != std::floor(*value))
     fail_target(at,
                 shown(text) +
@@ -217,9 +207,9 @@ std::optional<std::int64_t> Encoder::class_of(const std::vector<std::string>& fi
   return static_cast<std::int64_t>(*value);
 }
 
-float Encoder::value_of(const std::vector<std::string>& fields, const Records& at) const {
-  const std::string& text = fields[*target_];
-  const std::optional<double> value = number(text);
+float Encoder::value_of(const std::vector<Cell>& row, const Source& at) const {
+  const std::string& text = row[*target_].text();
+  const std::optional<double> value = row[*target_].number();
   if (!value)
     fail_target(at, shown(text) + " is not a number, which task = \"regression\" needs" +
                         (text.empty() ? ": take the row out"

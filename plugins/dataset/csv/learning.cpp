@@ -48,10 +48,6 @@ double most_frequent(std::vector<double>& values) {
 
 }  // namespace
 
-bool is_missing(const std::string& text, const Options& options) {
-  return std::find(options.na_values.begin(), options.na_values.end(), text) != options.na_values.end();
-}
-
 std::string class_text(const std::string& text) {
   const std::optional<double> value = number(text);
   constexpr double exact = 9007199254740992.0;  // 2^53
@@ -81,6 +77,7 @@ bool is_date(std::string_view text) {
 Learning::Learning(Columns columns, const Options& options, std::string path)
     : columns_(std::move(columns)),
       options_(options),
+      gaps_(options.na_values),
       path_(std::move(path)),
       keeps_values_(options.missing == "median" || options.missing == "mode"),
       seen_(columns_.features.size()) {}
@@ -90,43 +87,57 @@ void Learning::fail(const Column& column, std::int64_t line, const std::string& 
                   message);
 }
 
-void Learning::add(const std::vector<std::string>& fields, std::int64_t line) {
+void Learning::add(const std::vector<Cell>& row, std::int64_t line) {
   for (std::size_t f = 0; f < seen_.size(); ++f)
-    add_value(columns_.features[f], seen_[f], fields[columns_.features[f].place], line);
-  const std::string& target = fields[columns_.target];
-  if (options_.classification() && targets_.size() <= most_classes && !is_missing(target, options_))
-    targets_.emplace(class_text(target), line);
-  if (const std::optional<double> value = options_.classification() ? std::nullopt : number(target);
+    add_value(columns_.features[f], seen_[f], row[columns_.features[f].place], line);
+  const Cell& target = row[columns_.target];
+  if (options_.classification() && targets_.size() + numbers_.size() <= most_classes && !gaps_(target)) {
+    if (target.is_number())
+      numbers_.try_emplace(*target.number(), line);
+    else
+      targets_.try_emplace(class_text(target.text()), line);
+  }
+  if (const std::optional<double> value = options_.classification() ? std::nullopt : target.number();
       value && std::isfinite(*value))
     target_.add(*value);
 }
 
-void Learning::add_value(const Column& column, Seen& seen, const std::string& text, std::int64_t line) {
+void Learning::add_value(const Column& column, Seen& seen, const Cell& cell, std::int64_t line) {
   const auto first = [&](First& place) {
-    if (place.line == 0) place = {line, text};
+    if (place.line == 0) place = {line, cell.text()};
   };
-  if (is_missing(text, options_)) {
+  if (gaps_(cell)) {
     ++seen.missing;
     return first(seen.gap);
   }
-  const std::optional<double> value = column.categorical ? std::nullopt : number(text);
+  const std::optional<double> value = column.categorical ? std::nullopt : cell.number();
   if (value) {
-    if (!std::isfinite(*value)) fail(column, line, shown(text) + " is not a finite number");
+    if (!std::isfinite(*value)) fail(column, line, shown(cell.text()) + " is not a finite number");
     first(seen.number);
     seen.add(*value / options_.scale);
     if (keeps_values_) seen.values.push_back(*value);
+    if (cell.is_number()) {
+      if (!seen.only) seen.only = value;
+      seen.varies |= *seen.only != *value;
+      return;
+    }
   } else {
     ++seen.texts;
     first(seen.other);
-    if (is_date(text)) {
+    if (is_date(cell.text())) {
       ++seen.dates;
       first(seen.date);
     }
   }
   if (seen.too_many) return;
-  ++seen.levels[text];
+  ++seen.levels[cell.text()];
   seen.too_many = seen.levels.size() > static_cast<std::size_t>(options_.max_levels);
   if (seen.too_many) first(seen.many);
+}
+
+std::optional<std::string> Learning::Seen::same() const {
+  if (only) return varies || !levels.empty() ? std::nullopt : std::optional(printed(*only));
+  return levels.size() == 1 ? std::optional(levels.begin()->first) : std::nullopt;
 }
 
 Columns Learning::finish(const std::function<void(const std::string&)>& warn) {
@@ -146,10 +157,11 @@ Columns Learning::finish(const std::function<void(const std::string&)>& warn) {
     settle_kind(column, seen);
     column.indicator = options_.indicator && seen.missing > 0;
     column.categorical ? settle_levels(column, seen) : settle_numbers(column, seen);
-    if (seen.levels.size() == 1 && seen.missing == 0)
-      warn(column.text() + " of " + path_ + " is " + shown(seen.levels.begin()->first) +
-           " everywhere: it tells nothing; " + option("exclude", column) + " leaves it out");
+    if (const std::optional<std::string> same = seen.same(); same && seen.missing == 0)
+      warn(column.text() + " of " + path_ + " is " + shown(*same) + " everywhere: it tells nothing; " +
+           option("exclude", column) + " leaves it out");
   }
+  for (const auto& [number, line] : numbers_) targets_.try_emplace(class_text(printed(number)), line);
   options_.classification() ? settle_labels(warn) : settle_target(warn);
   return columns_;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,7 +18,7 @@ class Learning {
   /// `columns`: chosen, with nothing learned yet; those marked categorical stay so.
   Learning(Columns columns, const Options& options, std::string path);
 
-  void add(const std::vector<std::string>& fields, std::int64_t line);
+  void add(const std::vector<Cell>& row, std::int64_t line);
 
   /// What became of the columns. Throws DataError that names file, line and column, and the option that mends it.
   /// `warn` is told of what is odd.
@@ -35,17 +36,21 @@ class Learning {
     double mean = 0.0, squares = 0.0;  ///< of numbers / scale: Welford's running sums
     std::vector<double> values;        ///< where the median or the most frequent is asked for
     std::unordered_map<std::string, std::int64_t> levels;
-    bool too_many = false;  ///< to be levels
+    bool too_many = false;       ///< to be levels
+    std::optional<double> only;  ///< where a cell was a number: the first of these
+    bool varies = false;         ///< others of them are not that one
 
     void add(double value) {
       const double distance = value - mean;
       mean += distance / static_cast<double>(++numbers);
       squares += distance * (value - mean);
     }
+    /// The value that all have; nothing where they differ.
+    std::optional<std::string> same() const;
     double deviation() const { return std::sqrt(squares / static_cast<double>(numbers)); }
   };
 
-  void add_value(const Column& column, Seen& seen, const std::string& text, std::int64_t line);
+  void add_value(const Column& column, Seen& seen, const Cell& cell, std::int64_t line);
   void settle_kind(Column& column, const Seen& seen) const;
   void settle_numbers(Column& column, Seen& seen) const;
   void settle_levels(Column& column, const Seen& seen) const;
@@ -56,15 +61,14 @@ class Learning {
 
   Columns columns_;
   const Options& options_;
+  const Gaps gaps_;
   const std::string path_;
   bool keeps_values_;
   Seen target_;                                            ///< where it is a number
   std::vector<Seen> seen_;                                 ///< of the features
+  std::unordered_map<double, std::int64_t> numbers_;       ///< likewise, of cells that are numbers
   std::unordered_map<std::string, std::int64_t> targets_;  ///< and where each is first
 };
-
-/// Whether a text of a target is a gap.
-bool is_missing(const std::string& text, const Options& options);
 
 /// The text that stands for a class: integers, however they are written, are one text.
 std::string class_text(const std::string& text);

@@ -1,4 +1,4 @@
-// What a run file says of a table.
+// What a run file says of a table, whatever the format of its file.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,6 @@ struct Options {
   bool indicator = false;
   std::vector<std::string> na_values = {"", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"};
   std::vector<std::int64_t> shape;
-  std::string header = "auto";
-  std::int64_t skip_rows = 0;
-  std::string separator = ",";
   double scale = 1.0;
   std::vector<double> mean, std;
   bool standardize = false;

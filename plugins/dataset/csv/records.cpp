@@ -2,9 +2,20 @@
 
 #include <algorithm>
 
+#include "cell.hpp"
 #include "lib/words.hpp"
 
 namespace csv {
+namespace {
+
+std::string& text_of(std::string& field) {
+  return field;
+}
+std::string& text_of(Cell& field) {
+  return field.set_text();
+}
+
+}  // namespace
 
 void Records::fail(const std::string& message) const {
   file_.check_rest();
@@ -17,7 +28,8 @@ bool Records::read_line() {
   return true;
 }
 
-bool Records::next(std::vector<std::string>& fields) {
+template <class Field>
+bool Records::next(std::vector<Field>& fields) {
   do
     if (!read_line()) return false;
   while (at_ <= skip_ || trainyard::lib::trimmed(line_).empty());
@@ -25,7 +37,7 @@ bool Records::next(std::vector<std::string>& fields) {
   std::size_t count = 0;
   for (std::size_t at = 0;; ++at) {
     if (count == fields.size()) fields.emplace_back();
-    std::string& field = fields[count++];
+    std::string& field = text_of(fields[count++]);
     std::size_t end = std::min(line_.find(separator_, at), line_.size());
     const std::string_view plain = trainyard::lib::trimmed(std::string_view(line_).substr(at, end - at));
     field.assign(plain);
@@ -47,6 +59,9 @@ bool Records::next(std::vector<std::string>& fields) {
        (count > count_ ? "a field that holds the separator has to stand in quotes"
                        : "the row is cut off, or an earlier quote is not closed"));
 }
+
+template bool Records::next(std::vector<std::string>&);
+template bool Records::next(std::vector<Cell>&);
 
 std::size_t Records::quoted(std::size_t from, std::string& field) {
   field.clear();

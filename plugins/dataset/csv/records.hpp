@@ -17,8 +17,9 @@ class Records {
       : file_(file), separator_(separator), skip_(skip) {}
 
   /// The next record, of as many fields as the first; false behind the last. Lines that are blank do not count, and blanks around a field neither;
-  /// a field in quotes may hold separators, lines (each ends with LF then) and, doubled, quotes. Throws DataError.
-  bool next(std::vector<std::string>& fields);
+  /// a field in quotes may hold separators, lines (each ends with LF then) and, doubled, quotes. A field is a string or a Cell. Throws DataError.
+  template <class Field>
+  bool next(std::vector<Field>& fields);
 
   /// That the record begins in, from 1.
   std::int64_t line() const { return begin_; }

@@ -10,13 +10,15 @@
 
 #include <cmath>
 
+#include "../npy/arrays.hpp"
 #include "node_graph.hpp"
-#include "npz.hpp"
 
 namespace graph {
 namespace {
 
 using namespace trainyard;
+using datasets::NpyArray;
+using datasets::Npz;
 
 /// The first of several names of an array; throws where there is none.
 NpyArray read_one(Npz& file, const std::vector<std::string>& names) {

@@ -117,6 +117,9 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
     for (const std::int64_t token : tokens) text += words_->decode(static_cast<std::uint16_t>(token));
     return text;
   }
+  std::optional<std::int64_t> unknown() const override {
+    return words_->has_unknown() ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
 
  private:
   void check_options() const;

@@ -2,27 +2,14 @@
 // after another, by kernels/cpu/attention.hpp.
 #include <ATen/Parallel.h>
 
-#include <array>
 #include <cmath>
 
-#include "compiler.hpp"
-#include "kernels/cpu/attention.hpp"
+#include "attention.hpp"
 
 namespace compiled {
 namespace {
 
 using namespace trainyard::kernels;
-
-struct Heads {
-  std::int64_t samples, count;
-  AttentionShape shape;  ///< of each
-};
-
-/// Rows that a value holds, perhaps beside others: of packed queries, keys and values.
-struct Rows {
-  ValueNumber value;
-  std::int64_t first, stride;
-};
 
 class Attention final : public Instruction {
  public:
@@ -44,26 +31,18 @@ class Attention final : public Instruction {
   }
 
   void plan_backward(Compiler& compiler) override {
-    given_ = *compiler.gradient(y_);
-    output_ = compiler.memory(y_);
+    back_.plan(compiler, inputs_, y_);
     from_logs_ = compiler.memory(logs_);
-    const bool packed = inputs_[0].value == inputs_[1].value;
-    for (std::size_t i = 0; i < 3; ++i) {
-      again_[i] = compiler.memory(inputs_[i].value);
-      into_[i] = packed && i > 0 ? into_[0] : compiler.contribute(inputs_[i].value);
-      gradients_[i] = into_[i].memory;
-    }
-    if (packed) into_[1].then = into_[2].then = Contribution::Finish::nothing;
     backward_room_ = compiler.scratch(rooms());
   }
 
   void backward(const Pass&) override {
     each_head(backward_room_, [&](std::int64_t sample, std::int64_t head, float* room) {
-      kernels_.backward(heads_.shape, inputs(again_, sample, head), row(output_, sample, head),
-                        logs(from_logs_, sample, head), row(given_, sample, head),
-                        inputs(gradients_, sample, head), room);
+      kernels_.backward(heads_.shape, inputs(back_.inputs, sample, head), row(back_.output, sample, head),
+                        logs(from_logs_, sample, head), row(back_.given, sample, head),
+                        inputs(back_.into, sample, head), room);
     });
-    for (const Contribution& each : into_) each.finish();
+    back_.finish();
   }
 
  private:
@@ -84,8 +63,8 @@ class Attention final : public Instruction {
     return {part(0), part(1), part(2)};
   }
   AttentionRows row(const dnnl::memory& memory, std::int64_t sample, std::int64_t head) const {
-    const std::int64_t stride = heads_.count * heads_.shape.width;
-    return {floats(memory) + sample * heads_.shape.time * stride + head * heads_.shape.width, stride};
+    return {floats(memory) + sample * heads_.shape.time * heads_.row() + head * heads_.shape.width,
+            heads_.row()};
   }
   float* logs(const dnnl::memory& memory, std::int64_t sample, std::int64_t head) const {
     return floats(memory) + (sample * heads_.count + head) * heads_.shape.time;
@@ -95,9 +74,9 @@ class Attention final : public Instruction {
   const AttentionKernels& kernels_ = attention_kernels();
   std::array<Rows, 3> inputs_;
   ValueNumber y_, logs_ = 0;
-  std::array<dnnl::memory, 3> from_, again_, gradients_;
-  std::array<Contribution, 3> into_;
-  dnnl::memory to_, to_logs_, from_logs_, room_, backward_room_, given_, output_;
+  std::array<dnnl::memory, 3> from_;
+  AttentionGradients back_;
+  dnnl::memory to_, to_logs_, from_logs_, room_, backward_room_;
 };
 
 }  // namespace
@@ -113,7 +92,7 @@ bool attention_rule(Compiler& compiler) {
   }
   const trainyard::Node& node = compiler.node(number);
   const std::int64_t count = node.integer("q_num_heads", 0);
-  if (node.op != "Attention" || node.inputs.size() != 3 || count < 1 || compiler.has_dropout() ||
+  if (node.op != "Attention" || node.inputs.size() != 3 || count < 1 || compiler.is_dropped(number) ||
       node.integer("kv_num_heads", count) != count || node.number("scale", 0.0) != 0.0)
     return false;
   const Dims dims = compiler.dims_of(node.outputs[0]);
@@ -127,29 +106,35 @@ bool attention_rule(Compiler& compiler) {
                               .width = width,
                               .causal = node.integer("is_causal", 0) != 0,
                               .factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)))}};
+  const auto as_taken = [&](ValueNumber each) {
+    return compiler.has_halves() ? compiler.in_half(each) : compiler.in_plain(each);
+  };
   std::array<Rows, 3> inputs;
   if (split) {
     if (compiler.node().outputs != node.inputs) return false;
     for (const trainyard::ValueId id : node.inputs)
       if (compiler.only_reader(id) != number) return false;
-    const ValueNumber x = compiler.in_plain(compiler.input(0));
-    if (compiler.value(x).dims != Dims{dims[0], dims[1], 3 * dims[2]} ||
-        compiler.value(x).dtype != at::kFloat)
-      return false;
+    if (!compiler.is_real(compiler.input(0))) return false;
+    const ValueNumber x = as_taken(compiler.input(0));
+    if (compiler.value(x).dims != Dims{dims[0], dims[1], 3 * dims[2]}) return false;
     for (std::size_t i = 0; i < 3; ++i) inputs[i] = {x, static_cast<std::int64_t>(i) * dims[2], 3 * dims[2]};
     compiler.take(number);
   } else {
     for (std::size_t i = 0; i < 3; ++i) {
-      inputs[i] = {compiler.in_plain(compiler.input(i)), 0, dims[2]};
-      if (compiler.value(inputs[i].value).dtype != at::kFloat || !compiler.is_reached(inputs[i].value))
-        return false;
+      if (!compiler.is_real(compiler.input(i))) return false;
+      inputs[i] = {as_taken(compiler.input(i)), 0, dims[2]};
+      if (!compiler.is_reached(inputs[i].value)) return false;
       for (std::size_t k = 0; k < i; ++k)
         if (inputs[k].value == inputs[i].value) return false;
     }
   }
   if (!compiler.is_reached(inputs[0].value)) return false;
-  const ValueNumber y = compiler.make(dims, plain(dims), compiler.is_training());
-  compiler.emit<Attention>({y}, heads, inputs, y);
+  const ValueNumber y =
+      compiler.make(dims, plain(dims, compiler.has_halves() ? bf16 : f32), compiler.is_training());
+  if (compiler.has_halves())
+    attend_in_halves(compiler, heads, inputs, y);
+  else
+    compiler.emit<Attention>({y}, heads, inputs, y);
   compiler.give(node.outputs[0], y);
   return true;
 }

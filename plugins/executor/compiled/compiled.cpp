@@ -12,14 +12,17 @@
 #include <set>
 #include <string>
 
+#include <trainyard/error.hpp>
 #include <trainyard/graph/inputs.hpp>
 #include <trainyard/helpers/eager.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/state.hpp>
 
+#include "../../shared/samples_of_run.hpp"
 #include "device_plan.hpp"
 #include "plan.hpp"
+#include "run_kernels.hpp"
 
 namespace {
 
@@ -31,8 +34,10 @@ class CompiledExecutor final : public Executor {
   struct Options {
     std::string fuse = "all";
     bool winograd = true;
+    std::string kernels = "measured";
     std::string on_new_shape = "recompile";
     std::int64_t plans = 8;
+    bool strict = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("compiled")
@@ -41,7 +46,7 @@ class CompiledExecutor final : public Executor {
             "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory "
             "planned ahead.");
     Eager::offer_all(m);
-    m.needs("prefers graph").needs("prefers trainer.precision = fp32");
+    m.needs("prefers graph").needs("prefers trainer.precision = fp32 | bf16-mixed");
     m.needs("prefers model.dropout.type != blockwise | dropconnect");
     m.option("fuse", &Options::fuse,
              "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
@@ -51,6 +56,11 @@ class CompiledExecutor final : public Executor {
              "(Winograd's minimal "
              "filtering), which costs a digit of single precision");
     m.option(
+         "kernels", &Options::kernels,
+         "which kernels compute convolutions, and whether bf16-mixed has bfloat16. measured: the fastest, "
+         "timed once for each shape on this machine; counted: by numbers of operations, bfloat16 always")
+        .one_of({"measured", "counted"});
+    m.option(
          "on_new_shape", &Options::on_new_shape,
          "a batch of another shape than the first, of training or of an evaluation: compile it, or run it as "
          "eager does")
@@ -58,6 +68,9 @@ class CompiledExecutor final : public Executor {
     m.option("plans", &Options::plans,
              "compiled shapes that are kept; the one that was not used for longest goes")
         .min(1);
+    m.option("strict", &Options::strict,
+             "refuse what is not compiled: passes that would run as eager runs them, and nodes that LibTorch "
+             "would compute");
   }
   explicit CompiledExecutor(const Options& options) : options_(options) {}
 
@@ -67,7 +80,9 @@ class CompiledExecutor final : public Executor {
     untapped_.reset();
     network_ = dynamic_cast<GraphNetwork*>(&bench.network());
     const char* const why = reason_against(network_);
-    if (why == nullptr) return;
+    if (why == nullptr && bench.autocasts() && !compiled::has_halves())
+      return log_once(LogLevel::warning, mixed_precision);
+    if (why == nullptr) return tell_kernels(bench);
     network_ = nullptr;
     log_once(LogLevel::warning, std::string(why) + ": every step runs as eager does");
   }
@@ -89,9 +104,11 @@ class CompiledExecutor final : public Executor {
 
   void save(StateWriter& state) const override {
     if (!first_trained_.empty()) state.scalar("first_trained", first_trained_);
+    kernels_.save(state);
   }
   void load(const StateReader& state) override {
     first_trained_ = state.has_scalar("first_trained") ? state.text("first_trained") : "";
+    kernels_.load(state);
   }
 
  private:
@@ -126,10 +143,11 @@ class CompiledExecutor final : public Executor {
     if (batch.inputs.empty()) return nullptr;
     const at::Device device = batch.inputs.front().device();
     PlanKey key{.training = pass.training,
-                .has_dropout = pass.drops() && network_->has_dropout(),
+                .dropped = network_->dropped_nodes(pass),
                 .threads = device.is_cpu() ? at::get_num_threads() : 1,
-                .device = device};
-    if (key.has_dropout) key.copies = copies_;
+                .device = device,
+                .precision = precision_of(device)};
+    if (!key.dropped.empty()) key.copies = copies_;
     for (const at::Tensor& input : batch.inputs) key.inputs.push_back(input.sizes().vec());
     if (const char* const why = reason_against(bench, batch, pass, key)) {
       const bool always = why == mixed_precision || why == dropout_computes;
@@ -152,8 +170,10 @@ class CompiledExecutor final : public Executor {
   }
 
   static constexpr const char* mixed_precision =
-      "trainer.precision is a mixed one, and what is compiled is in single precision: every pass runs as "
-      "eager does (set trainer.precision = \"fp32\", or executor.type = \"eager\")";
+      "trainer.precision is a mixed one, and passes are compiled here in single precision, or with bfloat16 "
+      "on a "
+      "processor that computes with it (AVX512-BF16): every pass runs as eager does (set trainer.precision = "
+      "\"fp32\", or executor.type = \"eager\")";
   static constexpr const char* dropout_computes =
       "the dropout of the run masks weights or computes layers: while it does, passes run as eager does "
       "(one of activations, such as model.dropout.type = \"standard\", is compiled with the network)";
@@ -161,10 +181,17 @@ class CompiledExecutor final : public Executor {
       "a second pass of the same shapes began ahead of the backward of the first: such passes run as "
       "eager does";
 
+  /// The type of the operands of products.
+  static at::ScalarType precision_of(at::Device device) {
+    return at::autocast::is_autocast_enabled(device.type()) ? at::autocast::get_autocast_dtype(device.type())
+                                                            : at::kFloat;
+  }
+
   /// Why a pass runs as eager runs it, or null.
   const char* reason_against(Workbench& bench, const Batch& batch, const ForwardContext& pass,
                              const PlanKey& key) {
-    if (at::autocast::is_autocast_enabled(key.device.type())) return mixed_precision;
+    const bool as_halves = key.precision == at::kBFloat16 && key.device.is_cpu() && compiled::has_halves();
+    if (key.precision != at::kFloat && !as_halves) return mixed_precision;
     if (pass.training != at::GradMode::is_enabled())
       return "gradients are off in a pass of training, or on in an evaluation: it runs as eager does";
     for (const at::Tensor& input : batch.inputs)
@@ -175,7 +202,7 @@ class CompiledExecutor final : public Executor {
     if (!network_->runs_by_nodes(pass)) return reason_in_nodes(bench, pass);
     if (!key.device.is_cpu() && !key.training)
       return "evaluations on a GPU are not compiled: they run as eager does";
-    if (!key.device.is_cpu() && key.has_dropout)
+    if (!key.device.is_cpu() && !key.dropped.empty())
       return "a pass that is recorded on a GPU draws the same numbers again: with a dropout every step "
              "runs as eager does";
     if (!key.device.is_cpu() && !has_device(key.device))
@@ -194,6 +221,7 @@ class CompiledExecutor final : public Executor {
 
   /// Says once, in the log and in the journal of the run, why passes run as eager runs them.
   void log_once(LogLevel level, const std::string& why) {
+    if (options_.strict) throw ConfigError(why + " (refused, as executor.strict = true)");
     if (!told_.insert(why).second) return;
     host().log(level, why);
     host().journal("left to eager", why);
@@ -237,14 +265,14 @@ class CompiledExecutor final : public Executor {
   }
 
   std::shared_ptr<TrackedPass> make(const PlanKey& key, const Batch& batch, const ForwardContext& pass) {
+    if (key.device.is_cpu() && key.training) decide_kernels(key);
     const auto start = std::chrono::steady_clock::now();
     const auto took = [&] {
       return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     };
     const bool fuses = options_.fuse == "all";
     if (key.device.is_cpu()) {
-      auto plan =
-          std::make_shared<Plan>(*network_, key, Choices{.fuses = fuses, .winograd = options_.winograd});
+      auto plan = std::make_shared<Plan>(*network_, key, choices_for(key));
       report(key, *plan, took());
       return plan;
     }
@@ -261,6 +289,43 @@ class CompiledExecutor final : public Executor {
     }
   }
 
+  /// Ranks would have to agree, as a checkpoint has the state of one of them.
+  bool measures() const {
+    return options_.kernels == "measured" && options_.fuse == "all" && host().run().ranks == nullptr;
+  }
+
+  /// At the first pass of training; what was compiled ahead of it goes.
+  void decide_kernels(const PlanKey& key) {
+    if (!measures() || (kernels_.is_decided() && kernels_.is_for(key.threads))) return;
+    kernels_.decide(*network_->graph(), key, options_.winograd, host());
+    plans_.clear();
+  }
+
+  Choices choices_for(const PlanKey& key) const {
+    Choices choices{.fuses = options_.fuse == "all", .winograd = options_.winograd};
+    if (!measures() || !kernels_.is_for(key.threads)) return choices;
+    choices.halves = kernels_.has_halves();
+    choices.kernels = kernels_.times();
+    return choices;
+  }
+
+  /// For the log and for `trainyard plan`, as the executor opens.
+  void tell_kernels(Workbench& bench) {
+    if (options_.kernels == "counted" || options_.fuse == "none" || host().run().device != "cpu") return;
+    const int threads = at::get_num_threads();
+    const std::int64_t samples = run_file::samples_of_run(bench);
+    const bool halves = bench.autocasts() && compiled::has_halves();
+    if (!measures())
+      return host().log(LogLevel::info,
+                        "counts of operations choose kernels, as several ranks would have to agree on times");
+    if (kernels_.is_decided() && kernels_.is_for(threads))
+      return host().log(LogLevel::info, "the run goes on with the kernels that it began with");
+    if (samples < 1) return;
+    const std::string found =
+        RunKernels::foreseen(*network_->graph(), samples, threads, halves, options_.winograd);
+    if (!found.empty()) host().log(LogLevel::info, found);
+  }
+
   TrackedPass* keep(const PlanKey& key, std::shared_ptr<TrackedPass> plan) {
     if (std::ssize(plans_) == options_.plans) plans_.pop_back();
     plans_.emplace_front(key, std::move(plan));
@@ -273,19 +338,43 @@ class CompiledExecutor final : public Executor {
            " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in ";
   }
 
+  /// How many convolutions take fewer products.
+  static std::string kernels_text(const std::vector<Kernel>& kernels) {
+    constexpr const char* names[directions] = {"forward", "gradients of weights", "gradients of data"};
+    std::string text;
+    for (std::size_t d = 0; d < directions; ++d) {
+      std::int64_t all = 0, fewer = 0;
+      for (const Kernel& each : kernels) {
+        if (each.direction != static_cast<Direction>(d)) continue;
+        ++all;
+        if (each.way == Way::winograd) ++fewer;
+      }
+      if (all == 0) continue;
+      text += (text.empty() ? "; fewer products for " : ", ") + std::to_string(fewer) + " of " +
+              std::to_string(all) + " " + names[d];
+    }
+    return text;
+  }
+
   void report(const PlanKey& key, const Plan& plan, double milliseconds) {
     std::string text = compiled_for(key, milliseconds) + std::to_string(plan.steps()) +
                        " steps, an arena of " + std::to_string(plan.arena_bytes() >> 10) + " KiB";
     const std::vector<std::string>& left = plan.by_libtorch();
-    if (!left.empty()) text += "; by LibTorch:";
-    for (std::size_t i = 0; i < left.size(); ++i) text += (i == 0 ? " " : ", ") + left[i];
-    host().log(LogLevel::info, text);
+    std::string names;
+    for (const std::string& each : left) names += (names.empty() ? "" : ", ") + each;
+    if (options_.strict && !left.empty())
+      throw ConfigError(
+          "LibTorch would compute " + names +
+          ", for which there is no rule, or at which a dropout acts (refused, as executor.strict = true)");
+    text += kernels_text(plan.kernels());
+    host().log(LogLevel::info, left.empty() ? text : text + "; by LibTorch: " + names);
   }
 
   Options options_;
   std::string first_trained_, first_evaluated_;  ///< shapes, where others run as eager does
-  Copies copies_;                                ///< that the dropout made last
-  std::set<std::string, std::less<>> told_;      ///< why passes ran as eager runs them
+  RunKernels kernels_;
+  Copies copies_;                            ///< that the dropout made last
+  std::set<std::string, std::less<>> told_;  ///< why passes ran as eager runs them
   GraphNetwork* network_ = nullptr;
   std::unique_ptr<Network> untapped_;  ///< a twin of it on its tensors, once a pass was not node by node
   std::optional<std::pair<at::Device, std::unique_ptr<Device>>> device_;  ///< null: of no use

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-
-#include "loops.hpp"
+#include <cstring>
 
 namespace compiled {
 
@@ -14,9 +13,11 @@ using trainyard::ValueId;
 
 namespace {
 
-constexpr std::array<Rule, 9> rules = {linear_rule,        convolution_rule, pooling_rule,
-                                       normalization_rule, chain_rule,       elementwise_rule,
-                                       view_rule,          attention_rule,   shortcut_rule};
+constexpr std::array rules = {product_rule,  convolution_rule, pooling_rule,   normalization_rule,
+                              chain_rule,    elementwise_rule, view_rule,      attention_rule,
+                              shortcut_rule, joined_rule,      recurrent_rule, narrow_groups_rule,
+                              grouped_rule,  broadcast_rule,   embedding_rule, strided_rule,
+                              softmax_rule,  reduction_rule,   resize_rule,    group_norm_rule};
 
 /// A change of layout; its gradient goes back the same way.
 class Reorder final : public Instruction {
@@ -58,15 +59,18 @@ class Reorder final : public Instruction {
 void Contribution::finish() const {
   switch (then) {
     case Finish::nothing: return;
-    case Finish::add: return add_into(floats(total), floats(memory), elements(total));
-    case Finish::copy: return copy(floats(total), floats(memory), elements(total));
+    case Finish::add:
+      return typed([&](auto* to, auto* part) { add_into(to, part, elements(total)); }, total, memory);
+    case Finish::copy:
+      std::memcpy(total.get_data_handle(), memory.get_data_handle(), total.get_desc().get_size());
   }
 }
 
 Compiler::Compiler(const Graph& graph, const PlanKey& key, const Choices& choices)
     : Progress(graph, key.inputs, key.copies),
       is_training_(key.training),
-      has_dropout_(key.has_dropout),
+      has_halves_(key.precision == at::kBFloat16 && choices.halves),
+      dropped_(key.dropped),
       choices_(choices),
       of_graph_(graph.values.size()) {
   const std::vector<std::vector<std::int64_t>>& inputs = key.inputs;
@@ -99,7 +103,7 @@ void Compiler::plan_backward(ValueNumber output) {
     buffers_[values_[output].gradient->buffer].use(static_cast<int>(count));
   }
   for (std::size_t i = count; i-- > 0;) {
-    backward_at_ = count + (count - i);
+    backward_at_ = time_back(i);
     const Entry& entry = instructions_[i];
     const bool reached = std::any_of(entry.outputs.begin(), entry.outputs.end(),
                                      [&](ValueNumber each) { return values_[each].gradient.has_value(); });
@@ -113,12 +117,30 @@ ValueNumber Compiler::input(std::size_t index) const {
   return *of_graph_[static_cast<std::size_t>(node().inputs[index])];
 }
 
+KernelTimes Compiler::times() const {
+  if (!choices_.kernels) return {};
+  const auto found = choices_.kernels->find(shape_key(graph(), node()));
+  return found == choices_.kernels->end() ? KernelTimes() : found->second;
+}
+
 bool Compiler::has_input(std::size_t index) const {
   return index < node().inputs.size() && node().inputs[index] != trainyard::no_value;
 }
 
 bool Compiler::is_constant(std::size_t index) const {
   return graph().values[static_cast<std::size_t>(node().inputs[index])].initializer.defined();
+}
+
+bool Compiler::is_weight(std::size_t index) const {
+  return is_constant(index) || values_[input(index)].is_parameter;
+}
+
+std::optional<Dims> Compiler::numbers(std::size_t index) const {
+  if (!has_input(index)) return std::nullopt;
+  const at::Tensor& tensor = graph().values[static_cast<std::size_t>(node().inputs[index])].initializer;
+  if (!tensor.defined() || tensor.scalar_type() != at::kLong || !tensor.is_contiguous()) return std::nullopt;
+  const auto* data = tensor.const_data_ptr<std::int64_t>();
+  return Dims(data, data + tensor.numel());
 }
 
 std::optional<std::size_t> Compiler::only_reader(ValueId id) const {
@@ -133,6 +155,26 @@ std::optional<std::size_t> Compiler::only_reader(ValueId id) const {
   return found;
 }
 
+bool Compiler::is_read_as_half(ValueId id) const {
+  const std::optional<std::size_t> reader = only_reader(id);
+  if (!has_halves_ || !reader || is_dropped(*reader)) return false;
+  const Node& node = graph().nodes[*reader];
+  const auto is_one_of = [&](const auto& ops) {
+    return std::find(ops.begin(), ops.end(), node.op) != ops.end();
+  };
+  constexpr std::array<std::string_view, 12> takes = {"Gemm",    "Conv",        "Relu",      "Gelu",
+                                                      "Sigmoid", "Tanh",        "LeakyRelu", "Elu",
+                                                      "MaxPool", "AveragePool", "Attention", "MatMul"};
+  constexpr std::array<std::string_view, 5> hands_on = {"Reshape", "Flatten", "Squeeze", "Unsqueeze",
+                                                        "Identity"};
+  if (recurrent_cell(node)) return node.inputs[0] == id;  // its states are floats
+  if (is_one_of(takes)) return true;
+  if (is_one_of(hands_on)) return is_read_as_half(node.outputs[0]);
+  // Queries, keys and values that one layer gives.
+  const std::optional<std::size_t> next = node.op == "Split" ? only_reader(node.outputs[0]) : std::nullopt;
+  return next && graph().nodes[*next].op == "Attention";
+}
+
 bool Compiler::absorb(std::string_view op, ValueId& output) {
   const std::optional<std::size_t> next = only_reader(output);
   if (!next || graph().nodes[*next].op != op) return false;
@@ -142,7 +184,7 @@ bool Compiler::absorb(std::string_view op, ValueId& output) {
 }
 
 bool Compiler::has_floats(ValueId id) const {
-  return known(id) && values_[*known(id)].dtype == at::kFloat;
+  return known(id) && is_real(*known(id));
 }
 
 View Compiler::add_buffer(const Layout& layout) {
@@ -151,8 +193,11 @@ View Compiler::add_buffer(const Layout& layout) {
 }
 
 ValueNumber Compiler::make(const Dims& dims, const Layout& layout, bool wants_gradient, bool is_blocked) {
-  values_.push_back(
-      {.dims = dims, .view = add_buffer(layout), .wants_gradient = wants_gradient, .is_blocked = is_blocked});
+  values_.push_back({.dims = dims,
+                     .dtype = layout.get_data_type() == bf16 ? at::kBFloat16 : at::kFloat,
+                     .view = add_buffer(layout),
+                     .wants_gradient = wants_gradient,
+                     .is_blocked = is_blocked});
   return values_.size() - 1;
 }
 
@@ -166,10 +211,16 @@ ValueNumber Compiler::make_outside(const Dims& dims, at::ScalarType dtype, bool 
   return values_.size() - 1;
 }
 
+ValueNumber Compiler::make_joined(const Dims& dims, bool wants_gradient) {
+  const ValueNumber made = make_outside(dims, at::kFloat, wants_gradient);
+  values_[made].is_parameter = true;
+  return made;
+}
+
 ValueNumber Compiler::alias(ValueNumber of, const Dims& dims) {
   Value value = values_[of];
   value.dims = dims;
-  value.view.layout = plain(dims);
+  value.view.layout = plain(dims, value.view.layout.get_data_type());
   value.is_parameter = false;
   value.is_alias = true;
   values_[of].readers.push_back(instructions_.size() + 1);  // the instruction that is about to be emitted
@@ -178,32 +229,51 @@ ValueNumber Compiler::alias(ValueNumber of, const Dims& dims) {
   return values_.size() - 1;
 }
 
-ValueNumber Compiler::in_blocks(ValueNumber number) {
-  if (values_[number].is_blocked) return number;
-  if (values_[number].other_layout) return *values_[number].other_layout;
-  const Dims dims = values_[number].dims;
+Layout Compiler::image(const Dims& dims) const {
+  if (has_halves_) return channels_last(dims);
   Dims whole = dims;
   whole[1] = whole_blocks(dims[1]);
-  const ValueNumber made = make(dims, blocked(whole), values_[number].wants_gradient, true);
+  return blocked(whole);
+}
+
+/// `from` and `to` describe the values alone, `whole` all of the memory, with what fills it up.
+ValueNumber Compiler::in_other(ValueNumber number, const Layout& from, const Layout& to, const Layout& whole,
+                               bool is_blocked) {
+  const std::optional<std::size_t> other = values_[number].other_layout;
+  if (other && values_[*other].view.layout == whole) return *other;
+  const Dims dims = values_[number].dims;
+  const ValueNumber made = make(dims, whole, values_[number].wants_gradient, is_blocked);
   values_[number].other_layout = made;
   values_[made].other_layout = number;
-  emit<Reorder>({made}, number, made, plain(dims), blocked(dims));
+  emit<Reorder>({made}, number, made, from, to);
   return made;
+}
+
+ValueNumber Compiler::in_half(ValueNumber number) {
+  const Value& value = values_[number];
+  if (value.dtype == at::kBFloat16 && !value.is_blocked) return number;
+  const Layout lies = value.view.layout, half = plain(value.dims, bf16);
+  return in_other(number, lies, half, half, false);
+}
+
+ValueNumber Compiler::in_blocks(ValueNumber number) {
+  const Value& value = values_[number];
+  if (value.is_blocked) return number;
+  const Layout lies = value.view.layout;
+  const Dims dims = value.dims;
+  return in_other(number, lies, has_halves_ ? channels_last(dims) : blocked(dims), image(dims), true);
 }
 
 ValueNumber Compiler::in_plain(ValueNumber number) {
-  if (!values_[number].is_blocked) return number;
-  if (values_[number].other_layout) return *values_[number].other_layout;
-  const Dims dims = values_[number].dims;
-  const ValueNumber made = make(dims, plain(dims), values_[number].wants_gradient);
-  values_[number].other_layout = made;
-  values_[made].other_layout = number;
-  emit<Reorder>({made}, number, made, blocked(dims), plain(dims));
-  return made;
+  const Value& value = values_[number];
+  if (!value.is_blocked && value.dtype != at::kBFloat16) return number;
+  const Dims dims = value.dims;
+  const Layout from = value.dtype == at::kBFloat16 ? value.view.layout : blocked(dims);
+  return in_other(number, from, plain(dims), plain(dims), false);
 }
 
 int Compiler::now() const {
-  return static_cast<int>(backward_at_ ? *backward_at_ : instructions_.size());
+  return backward_at_ ? *backward_at_ : static_cast<int>(instructions_.size());
 }
 
 void Compiler::use(const View& view) {
@@ -279,6 +349,15 @@ bool Compiler::share_gradient(ValueNumber a, ValueNumber b) {
   for (const std::size_t reader : values_[a].readers)
     if (reader >= last.maker && reader != last.readers.front()) return false;
   return last.shares_gradient = true;
+}
+
+bool Compiler::cut_gradient(ValueNumber joined, ValueNumber parameter, std::size_t offset) {
+  Value& value = values_[parameter];
+  if (value.gradient) return false;
+  value.gradient = add_buffer(value.view.layout);
+  buffers_.back() = Buffer(0, true);
+  cuts_.push_back({joined, parameter, offset});
+  return true;
 }
 
 Contribution Compiler::copy_on(ValueNumber number, ValueNumber output) {

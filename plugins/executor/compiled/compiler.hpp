@@ -2,6 +2,7 @@
 // another; a rule makes instructions of a node, perhaps with those behind it, or leaves it to LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,8 @@
 #include <trainyard/graph/graph.hpp>
 
 #include "instruction.hpp"
+#include "kernel_times.hpp"
+#include "kernels/cpu/cells.hpp"
 #include "memory.hpp"
 #include "progress.hpp"
 
@@ -23,7 +26,7 @@ namespace compiled {
 /// A value of a plan: of the graph, or one that the compiler put between.
 struct Value {
   Dims dims;
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  ///< kBFloat16: a value of floats, kept as halves
   View view;
   bool wants_gradient = false;
   bool is_parameter = false;         ///< its gradient is handed out
@@ -32,8 +35,8 @@ struct Value {
   bool is_alias = false;
   std::optional<View> gradient;  ///< from the first contribution on, as the backward pass is planned
   bool shares_gradient = false;  ///< another value's lies in the same place
-  std::optional<std::size_t> other_layout;  ///< the value that is this one in blocks, or plain
-  bool is_blocked = false;
+  std::optional<std::size_t> other_layout;  ///< the value that is this one in blocks or halves, or plain
+  bool is_blocked = false;                  ///< an image as convolutions are fastest: Compiler::image
 };
 using ValueNumber = std::size_t;
 
@@ -66,16 +69,27 @@ class Address {
 struct PlanKey {
   std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
   bool training = true;                           ///< in evaluation there is no way back
-  bool has_dropout = false;
-  Copies copies;  ///< that the dropout makes
+  std::vector<std::size_t> dropped;               ///< nodes at which the dropout acts, in order
+  Copies copies;                                  ///< that it makes
   int threads = 1;
   at::Device device = at::kCPU;
+  at::ScalarType precision = at::kFloat;  ///< kBFloat16: of operands where matrix units are
   bool operator==(const PlanKey&) const = default;
 };
 
 struct Choices {
-  bool fuses = true;     ///< nodes with a rule are compiled; else each runs by LibTorch
-  bool winograd = true;  ///< convolutions may take fewer products, with a digit less
+  bool fuses = true;                           ///< nodes with a rule are compiled; else each runs by LibTorch
+  bool winograd = true;                        ///< convolutions may take fewer products, with a digit less
+  bool halves = true;                          ///< in a pass that may have them
+  std::shared_ptr<const KernelTable> kernels;  ///< measured; where it has not the shape, counts decide
+  std::size_t message = std::size_t{1} << 20;  ///< bytes of gradients that are worth a message of their own
+};
+
+/// What computes one direction of a convolution.
+struct Kernel {
+  std::size_t node;
+  Direction direction;
+  Way way;
 };
 
 /// Lives as long as its plan: instructions know it.
@@ -88,13 +102,25 @@ class Compiler final : public Progress {
   const trainyard::Node& node() const { return node(node_); }
   std::size_t node_number() const { return node_; }
   bool is_training() const { return is_training_; }
-  bool has_dropout() const { return has_dropout_; }
+  /// Whether the dropout acts at a node.
+  bool is_dropped(std::size_t node) const {
+    return std::binary_search(dropped_.begin(), dropped_.end(), node);
+  }
   const Choices& choices() const { return choices_; }
+  /// What was measured of the node; nothing, as infinities, where it was not.
+  KernelTimes times() const;
+  void note(const Kernel& kernel) { kernels_.push_back(kernel); }
+  /// Whether what matrix units work on is kept as bfloat16; sums, statistics, parameters and their gradients are floats.
+  bool has_halves() const { return has_halves_; }
   /// The plan's value of an input of the node.
   ValueNumber input(std::size_t index) const;
   bool has_input(std::size_t index) const;
   /// Whether an input is an initializer.
   bool is_constant(std::size_t index) const;
+  /// True for parameters as well that nodes hand on: joined, or by an Identity, as exporters have it for two that are equal.
+  bool is_weight(std::size_t index) const;
+  /// An input of integers that is constant. Nothing where it is another, or is not there.
+  std::optional<Dims> numbers(std::size_t index) const;
   const Value& value(ValueNumber number) const { return values_[number]; }
   /// The node that alone reads a value of the graph, and once.
   std::optional<std::size_t> only_reader(trainyard::ValueId id) const;
@@ -108,17 +134,29 @@ class Compiler final : public Progress {
   bool has_floats(trainyard::ValueId id) const override;
   bool wants_gradient_of(trainyard::ValueId id) const override { return wants_gradient(*known(id)); }
 
+  /// Of floats, or of halves in their place.
+  bool is_real(ValueNumber number) const {
+    return values_[number].dtype == at::kFloat || values_[number].dtype == at::kBFloat16;
+  }
+  /// Whether who reads a value of the graph, if it is one node alone, takes halves as well as floats.
+  bool is_read_as_half(trainyard::ValueId id) const;
+
   // What rules make.
   ValueNumber make(const Dims& dims, const Layout& layout, bool wants_gradient, bool is_blocked = false);
   /// One outside the arena: of any dtype.
   ValueNumber make_outside(const Dims& dims, at::ScalarType dtype, bool wants_gradient);
+  /// Parameters joined: outside, and its gradient is handed out by those who are cut from it.
+  ValueNumber make_joined(const Dims& dims, bool wants_gradient);
   /// What a primitive keeps for its backward pass.
   ValueNumber make_bytes(const Layout& layout) { return make({}, layout, false); }
   /// The same memory in another shape.
   ValueNumber alias(ValueNumber of, const Dims& dims);
-  /// The value in blocks of channels, or plain, with an instruction where it is not so.
+  /// The layout of an image as convolutions are fastest: in blocks, which are filled up, or of halves by pixels.
+  Layout image(const Dims& dims) const;
+  /// An image so, and a value of floats or of halves in the order of its dimensions, with an instruction where it is not so.
   ValueNumber in_blocks(ValueNumber number);
   ValueNumber in_plain(ValueNumber number);
+  ValueNumber in_half(ValueNumber number);
   void give(trainyard::ValueId id, ValueNumber number) { of_graph_[static_cast<std::size_t>(id)] = number; }
   template <class T, class... Arguments>
   void emit(std::vector<ValueNumber> outputs, Arguments&&... arguments) {
@@ -149,6 +187,8 @@ class Compiler final : public Progress {
   /// that of `number`. With copy_on it is copied, as somebody else takes its place over.
   Contribution pass_on(ValueNumber number, ValueNumber output);
   Contribution copy_on(ValueNumber number, ValueNumber output);
+  /// The gradient of a parameter that has none yet is a stretch of that of joined ones, from a byte on. False where it has one.
+  bool cut_gradient(ValueNumber joined, ValueNumber parameter, std::size_t offset);
   /// Two values, `b` made behind `a`, are about to take over the gradient of their sum. True where both may: who
   /// makes b reads it before anything else is added for a.
   bool share_gradient(ValueNumber a, ValueNumber b);
@@ -161,14 +201,27 @@ class Compiler final : public Progress {
     std::unique_ptr<Instruction> instruction;
   };
 
+  /// A parameter whose gradient is a stretch of another's.
+  struct Cut {
+    ValueNumber joined, parameter;
+    std::size_t offset;
+  };
+
   void use(const View& view);
   void read(ValueNumber number);
   int now() const;
   Buffer& buffer(const View& view) { return buffers_[view.buffer]; }
   View add_buffer(const Layout& layout);
+  ValueNumber in_other(ValueNumber number, const Layout& from, const Layout& to, const Layout& whole,
+                       bool is_blocked);
   void plan_backward(ValueNumber output);
+  /// The time of an instruction on the way back.
+  int time_back(std::size_t instruction) const {
+    return static_cast<int>(2 * instructions_.size() - instruction);
+  }
 
-  bool is_training_, has_dropout_;
+  bool is_training_, has_halves_;
+  std::vector<std::size_t> dropped_;
   Choices choices_;
   std::size_t node_ = 0;
   std::vector<std::optional<ValueNumber>> of_graph_;
@@ -176,14 +229,19 @@ class Compiler final : public Progress {
   std::vector<Buffer> buffers_;
   std::vector<Entry> instructions_;
   std::vector<std::size_t> backward_;  ///< instructions, in the order of that pass
-  std::optional<std::size_t> backward_at_;
+  std::optional<int> backward_at_;     ///< the time, as that pass is planned
+  std::vector<Cut> cuts_;
   std::vector<std::string> by_libtorch_;  ///< nodes
+  std::vector<Kernel> kernels_;
 };
+
+/// What a recurrent node does in a step; nothing where no rule compiles it, as a GRU that resets ahead of its product.
+std::optional<trainyard::kernels::Cell> recurrent_cell(const trainyard::Node& node);
 
 /// Makes instructions of the node, or says that it cannot. Those of one family of operators each, in the file
 /// of its name.
 using Rule = bool (*)(Compiler&);
-bool linear_rule(Compiler&);
+bool product_rule(Compiler&);
 bool convolution_rule(Compiler&);
 bool pooling_rule(Compiler&);
 bool normalization_rule(Compiler&);
@@ -192,7 +250,22 @@ bool elementwise_rule(Compiler&);
 bool view_rule(Compiler&);
 bool attention_rule(Compiler&);
 bool shortcut_rule(Compiler&);
+bool joined_rule(Compiler&);
+bool recurrent_rule(Compiler&);
+bool grouped_rule(Compiler&);
+bool narrow_groups_rule(Compiler&);
+bool broadcast_rule(Compiler&);
+bool embedding_rule(Compiler&);
+bool strided_rule(Compiler&);
+bool softmax_rule(Compiler&);
+bool reduction_rule(Compiler&);
+bool resize_rule(Compiler&);
+bool group_norm_rule(Compiler&);
 /// Any node.
 void libtorch_rule(Compiler&);
+
+/// A plain value in another shape, and with its dimensions in another order.
+ValueNumber reshaped(Compiler& compiler, ValueNumber x, const Dims& dims);
+ValueNumber turned(Compiler& compiler, ValueNumber x, const Dims& order);
 
 }  // namespace compiled

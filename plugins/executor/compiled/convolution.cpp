@@ -9,9 +9,9 @@ namespace {
 class Convolution final : public Instruction {
  public:
   Convolution(Compiler& compiler, ConvolutionLayer layer, const ConvolutionValues& values)
-      : layer_(std::move(layer)), values_(values) {
-    if (compiler.choices().winograd) forward_ = winograd_forward(compiler, layer_, values_);
-    if (!forward_) forward_ = direct_forward(compiler, layer_, values_);
+      : layer_(std::move(layer)), values_(values), node_(compiler.node_number()), times_(compiler.times()) {
+    forward_ = (takes_fewer(compiler, Direction::forward) ? winograd_forward : direct_forward)(
+        compiler, layer_, values_);
   }
 
   void forward(const Pass&) override { forward_->run(); }
@@ -22,24 +22,37 @@ class Convolution final : public Instruction {
       output_ = compiler.memory(values_.y);
       given_ = compiler.over_gradient(values_.y);
     }
-    if (compiler.wants_gradient(values_.weight) || (values_.bias && compiler.wants_gradient(*values_.bias))) {
-      if (compiler.choices().winograd) weights_ = winograd_weights(compiler, layer_, values_, given_);
-      if (!weights_) weights_ = direct_weights(compiler, layer_, values_, given_);
-    }
+    if (compiler.wants_gradient(values_.weight) || (values_.bias && compiler.wants_gradient(*values_.bias)))
+      weights_ = (takes_fewer(compiler, Direction::weights) ? winograd_weights : direct_weights)(
+          compiler, layer_, values_, given_);
     if (!compiler.wants_gradient(values_.x)) return;
-    if (compiler.choices().winograd) data_ = winograd_data(compiler, layer_, values_, given_);
-    if (!data_) data_ = direct_data(compiler, layer_, values_, given_);
+    data_ = (takes_fewer(compiler, Direction::data) ? winograd_data : direct_data)(compiler, layer_, values_,
+                                                                                   given_);
   }
 
   void backward(const Pass&) override {
-    if (layer_.relu) through_relu(floats(given_), floats(unmasked_), floats(output_), elements(given_));
+    if (layer_.relu) through_relu(given_, unmasked_, output_);
     if (weights_) weights_->run();
     if (data_) data_->run();
   }
 
  private:
+  /// Products; they would lose too much of a half.
+  bool takes_fewer(Compiler& compiler, Direction direction) {
+    const bool may = compiler.choices().winograd && !compiler.has_halves();
+    const std::optional<bool> counted = may ? counts_for_winograd(layer_, direction) : std::nullopt;
+    const bool takes = counted && takes_winograd(times_, direction, *counted);
+    compiler.note({node_, direction,
+                   takes                   ? Way::winograd
+                   : compiler.has_halves() ? Way::halves
+                                           : Way::direct});
+    return takes;
+  }
+
   ConvolutionLayer layer_;
   ConvolutionValues values_;
+  std::size_t node_;
+  KernelTimes times_;
   ConvolutionPartPtr forward_, weights_, data_;
   dnnl::memory given_, unmasked_, output_;
 };
@@ -52,23 +65,22 @@ bool convolution_rule(Compiler& compiler) {
   ConvolutionValues values{compiler.input(0), compiler.input(1), {}, {}};
   if (compiler.has_input(2)) values.bias = compiler.input(2);
   const Dims in = compiler.value(values.x).dims, kernel = compiler.value(values.weight).dims;
-  if (in.size() != 4 || compiler.value(values.x).dtype != at::kFloat || !compiler.is_constant(1) ||
-      (values.bias && !compiler.is_constant(2)))
+  if (in.size() != 4 || !compiler.is_real(values.x) || !compiler.is_weight(1) ||
+      (values.bias && !compiler.is_weight(2)))
     return false;
   const std::optional<Window> window = window_of(node, {kernel[2], kernel[3]});
   if (!window) return false;
 
   trainyard::ValueId output = node.outputs[0];
   const Dims dims = compiler.dims_of(output);
-  Dims whole = dims;
-  whole[1] = whole_blocks(dims[1]);
   ConvolutionLayer layer{
-      .window = *window, .x = plain(in), .y = blocked(whole), .weight = kernel, .channels = in[1]};
-  // A picture of one or three colours is read as it is; else channels come in blocks.
-  layer.is_picture = (in[1] == 1 || in[1] == 3) && !compiler.value(values.x).is_blocked;
+      .window = *window, .x = plain(in), .y = compiler.image(dims), .weight = kernel, .channels = in[1]};
+  // A picture of one or three colours is read as it is; else channels come in blocks, or as halves by pixels.
+  layer.is_picture =
+      (in[1] == 1 || in[1] == 3) && !compiler.value(values.x).is_blocked && !compiler.has_halves();
   if (!layer.is_picture) {
-    layer.channels = whole_blocks(in[1]);
-    layer.x = blocked({in[0], layer.channels, in[2], in[3]});
+    layer.x = compiler.image(in);
+    layer.channels = layer.x.get_dims()[1];
   }
   if (!has_direct(layer, compiler.wants_gradient(values.x))) return false;
   if (!layer.is_picture) values.x = compiler.in_blocks(values.x);

@@ -48,7 +48,9 @@ ConvolutionPartPtr direct_data(Compiler& compiler, const ConvolutionLayer& layer
 ConvolutionPartPtr direct_weights(Compiler& compiler, const ConvolutionLayer& layer,
                                   const ConvolutionValues& values, const dnnl::memory& given);
 
-/// The same, or nothing where it would not be faster.
+/// Whether fewer products count as faster; nothing where they are not possible.
+std::optional<bool> counts_for_winograd(const ConvolutionLayer& layer, Direction direction);
+/// The same as above with fewer products.
 ConvolutionPartPtr winograd_forward(Compiler& compiler, const ConvolutionLayer& layer,
                                     const ConvolutionValues& values);
 ConvolutionPartPtr winograd_data(Compiler& compiler, const ConvolutionLayer& layer,

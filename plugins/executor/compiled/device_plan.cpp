@@ -10,6 +10,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -64,6 +65,8 @@ DevicePlan::DevicePlan(trainyard::GraphNetwork& network, bool fuses, Device& dev
   forward_ = device.record([&] { go_forward(); }, nullptr);
   if (!parameters_.empty()) backward_ = device.record([&] { go_back(); }, forward_.get());
   output_ = output_.detach();  // its graph has been recorded
+  stretches_.emplace_back(parameters_.size());
+  std::iota(stretches_.front().begin(), stretches_.front().end(), 0);
 }
 
 void DevicePlan::bind(const trainyard::Batch& batch) {
@@ -150,7 +153,8 @@ at::Tensor DevicePlan::forward(const trainyard::Batch& batch, const trainyard::F
   return track(output_.clone());
 }
 
-std::vector<at::Tensor> DevicePlan::backward(const at::Tensor& gradient) {
+/// One stretch, as the way back is one recording.
+std::vector<at::Tensor> DevicePlan::backward(std::size_t, const at::Tensor& gradient) {
   given_.copy_(gradient);
   backward_->replay();
   return parts(gradients_.clone());

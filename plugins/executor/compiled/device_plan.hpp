@@ -25,7 +25,7 @@ class DevicePlan final : public TrackedPass {
   std::size_t steps() const { return nodes_.steps(); }
 
  private:
-  std::vector<at::Tensor> backward(const at::Tensor& gradient) override;
+  std::vector<at::Tensor> backward(std::size_t stretch, const at::Tensor& gradient) override;
   void bind(const trainyard::Batch& batch);
   void warm_up();
   void go_forward();

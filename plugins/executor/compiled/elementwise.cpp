@@ -1,5 +1,6 @@
 // What chains are not for: activations of channels that fill no blocks, GELU with the error function, and sums of two
 // values with a ReLU behind them; in the layout that the values have.
+#include <cstring>
 #include <map>
 #include <string_view>
 
@@ -58,8 +59,8 @@ class Sum final : public Instruction {
     count_ = elements(to_);
   }
   void forward(const Pass&) override {
-    if (relu_) return add_relu(floats(to_), floats(from_a_), floats(from_b_), count_);
-    add(floats(to_), floats(from_a_), floats(from_b_), count_);
+    typed([&](auto* to, auto* a, auto* b) { relu_ ? add_relu(to, a, b, count_) : add(to, a, b, count_); },
+          to_, from_a_, from_b_);
   }
   void plan_backward(Compiler& compiler) override {
     given_ = *compiler.gradient(y_);
@@ -75,9 +76,9 @@ class Sum final : public Instruction {
   }
   void backward(const Pass&) override {
     if (relu_)
-      through_relu(floats(own_), floats(given_), floats(output_), count_);
+      through_relu(own_, given_, output_);
     else if (floats(own_) != floats(given_))
-      copy(floats(own_), floats(given_), count_);
+      std::memcpy(own_.get_data_handle(), given_.get_data_handle(), own_.get_desc().get_size());
     into_b_.finish();
     into_a_.finish();
   }
@@ -99,6 +100,9 @@ std::optional<Activation::Function> activation_of(const trainyard::Node& node) {
   if (node.op == "Tanh") return Activation::Function{algorithm::eltwise_tanh};
   if (node.op == "LeakyRelu")
     return Activation::Function{algorithm::eltwise_relu, static_cast<float>(node.number("alpha", 0.01))};
+  if (node.op == "HardSigmoid")
+    return Activation::Function{algorithm::eltwise_hardsigmoid, static_cast<float>(node.number("alpha", 0.2)),
+                                static_cast<float>(node.number("beta", 0.5))};
   if (node.op == "Elu")
     return Activation::Function{algorithm::eltwise_elu, static_cast<float>(node.number("alpha", 1.0))};
   return std::nullopt;
@@ -109,7 +113,7 @@ bool activation(Compiler& compiler) {
   const std::optional<Activation::Function> function = activation_of(node);
   const ValueNumber x = compiler.input(0);
   const Value in = compiler.value(x);
-  if (!function || in.dtype != at::kFloat) return false;
+  if (!function || !compiler.is_real(x)) return false;
   const ValueNumber y = compiler.make(in.dims, in.view.layout, in.wants_gradient, in.is_blocked);
   compiler.emit<Activation>({y}, *function, x, y);
   compiler.give(node.outputs[0], y);
@@ -118,12 +122,15 @@ bool activation(Compiler& compiler) {
 
 bool sum(Compiler& compiler) {
   ValueNumber a = compiler.input(0), b = compiler.input(1);
-  if (compiler.value(a).dims != compiler.value(b).dims || compiler.value(a).dtype != at::kFloat ||
-      compiler.value(b).dtype != at::kFloat || compiler.value(a).dims.empty())
+  if (compiler.value(a).dims != compiler.value(b).dims || !compiler.is_real(a) || !compiler.is_real(b) ||
+      compiler.value(a).dims.empty())
     return false;
   if (compiler.value(a).is_blocked || compiler.value(b).is_blocked) {
     a = compiler.in_blocks(a);
     b = compiler.in_blocks(b);
+  } else {
+    a = compiler.in_plain(a);
+    b = compiler.in_plain(b);
   }
   if (compiler.value(a).maker > compiler.value(b).maker) std::swap(a, b);
   trainyard::ValueId output = compiler.node().outputs[0];

@@ -9,7 +9,7 @@
 namespace compiled {
 
 inline Layout row(std::int64_t length) {
-  return {{length}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x};
+  return {{length}, f32, dnnl::memory::format_tag::x};
 }
 
 class FilledRow {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,16 +12,22 @@
 #include <trainyard/forward_context.hpp>
 #include <trainyard/graph/network.hpp>
 
+#include "loops.hpp"
 #include "memory.hpp"
 
 namespace compiled {
 
 class Compiler;
 
+/// Computes a node of the graph by LibTorch, as GraphNetwork::run_node does.
+using RunNode = std::function<std::vector<at::Tensor>(std::size_t node, std::span<const at::Tensor> inputs,
+                                                      const trainyard::ForwardContext& context)>;
+
 /// What the instructions of a pass are told.
 struct Pass {
   trainyard::GraphNetwork& network;
   trainyard::ForwardContext context;
+  RunNode run_node;
 };
 
 /// Thrown by a forward pass in which a node gives `copies` times as many rows as it takes, and the plan was made for
@@ -65,11 +73,33 @@ inline Call reorder(const dnnl::memory& from, const dnnl::memory& to) {
   return {dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
+/// The same, as if either lay so as is said here.
+inline Call reorder(const dnnl::memory& from, const Layout& as_from, const dnnl::memory& to,
+                    const Layout& as_to) {
+  return {dnnl::reorder({engine(), as_from, engine(), as_to}), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
 inline float* floats(const dnnl::memory& memory) {
   return static_cast<float*>(memory.get_data_handle());
 }
 inline std::int64_t elements(const dnnl::memory& memory) {
-  return static_cast<std::int64_t>(memory.get_desc().get_size() / sizeof(float));
+  const Layout layout = memory.get_desc();
+  return static_cast<std::int64_t>(layout.get_size() / dnnl::memory::data_type_size(layout.get_data_type()));
+}
+
+/// Calls `use` with where each of the memories lies, as pointers of the type that they have: all floats or all halves.
+template <class Use, class... Memories>
+void typed(const Use& use, const dnnl::memory& first, const Memories&... others) {
+  if (first.get_desc().get_data_type() == bf16)
+    use(static_cast<Half*>(first.get_data_handle()), static_cast<Half*>(others.get_data_handle())...);
+  else
+    use(floats(first), floats(others)...);
+}
+
+/// What of `given` goes through the ReLU that gave `output`.
+inline void through_relu(const dnnl::memory& masked, const dnnl::memory& given, const dnnl::memory& output) {
+  typed([&](auto* to, auto* from, auto* seen) { through_relu(to, from, seen, elements(masked)); }, masked,
+        given, output);
 }
 
 }  // namespace compiled

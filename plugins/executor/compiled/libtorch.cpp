@@ -47,14 +47,17 @@ class ByLibTorch final : public Instruction {
       if (operand.wants_gradient) input.requires_grad_();
     }
     const at::AutoGradMode tracks(wants_gradient);
-    made_ = pass.network.run_node(node_, inputs, pass.context);
+    made_ = pass.run_node(node_, inputs, pass.context);
     given_ = std::move(inputs);
     kept_.clear();
     for (std::size_t i = 0; i < made_.size(); ++i) {
       if (!places_[i]) continue;
       if (made_[i].sizes() != at::IntArrayRef(shapes_[i])) refuse_shape(pass, made_[i], shapes_[i]);
       // One that lies in an input, or not in the order of its dimensions, is copied.
-      at::Tensor& kept = kept_.emplace_back(made_[i].detach().contiguous());
+      // Floats, where mixed precision gave halves.
+      const bool is_real = made_[i].is_floating_point();
+      at::Tensor& kept = kept_.emplace_back(
+          made_[i].detach().to(is_real ? at::kFloat : made_[i].scalar_type()).contiguous());
       for (const at::Tensor& input : given_)
         if (input.defined() && kept.storage().is_alias_of(input.storage())) kept = kept.clone();
       places_[i]->place(kept.mutable_data_ptr());
@@ -79,7 +82,8 @@ class ByLibTorch final : public Instruction {
     for (std::size_t i = 0; i < made_.size(); ++i) {
       if (!gradients_[i] || !made_[i].requires_grad()) continue;
       outputs.push_back(made_[i]);
-      gradients.push_back(at::from_blob(gradients_[i]->get_data_handle(), made_[i].sizes(), at::kFloat));
+      gradients.push_back(at::from_blob(gradients_[i]->get_data_handle(), made_[i].sizes(), at::kFloat)
+                              .to(made_[i].scalar_type()));
     }
     for (std::size_t i = 0; i < given_.size(); ++i)
       if (into_[i]) inputs.push_back(given_[i]);

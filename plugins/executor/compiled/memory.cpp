@@ -19,13 +19,23 @@ dnnl::stream& stream() {
   return stream;
 }
 
-Layout plain(const Dims& dims) {
-  if (dims.empty()) return plain({1});
+bool has_halves() {
+  const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  static const bool has = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+  return has;
+}
+
+Layout plain(const Dims& dims, dnnl::memory::data_type type) {
+  if (dims.empty()) return plain({1}, type);
   Dims strides(dims.size());
   std::int64_t stride = 1;
   for (std::size_t d = dims.size(); d-- > 0; stride *= std::max<std::int64_t>(dims[d], 1))
     strides[d] = stride;
-  return {dims, dnnl::memory::data_type::f32, strides};
+  return {dims, type, strides};
+}
+
+Layout channels_last(const Dims& dims) {
+  return {dims, bf16, dnnl::memory::format_tag::nhwc};
 }
 
 std::int64_t channel_block() {
@@ -42,7 +52,7 @@ std::int64_t whole_blocks(std::int64_t channels) {
 
 Layout blocked(const Dims& dims) {
   using Tag = dnnl::memory::format_tag;
-  return {dims, dnnl::memory::data_type::f32, channel_block() == 16 ? Tag::nChw16c : Tag::nChw8c};
+  return {dims, f32, channel_block() == 16 ? Tag::nChw16c : Tag::nChw8c};
 }
 
 dnnl::memory Buffer::memory(const Layout& layout, std::size_t offset) {

@@ -21,8 +21,15 @@ using Layout = dnnl::memory::desc;
 const dnnl::engine& engine();
 dnnl::stream& stream();
 
-/// The layout of floats in the order of their dimensions.
-Layout plain(const Dims& dims);
+constexpr auto f32 = dnnl::memory::data_type::f32;
+constexpr auto bf16 = dnnl::memory::data_type::bf16;
+/// Whether this processor computes with bfloat16 (AVX512-BF16; AMX as well).
+bool has_halves();
+
+/// The layout of values in the order of their dimensions.
+Layout plain(const Dims& dims, dnnl::memory::data_type type = f32);
+/// Images of bfloat16, all channels of a pixel beside each other: what oneDNN has kernels of matrix units for.
+Layout channels_last(const Dims& dims);
 /// Channels, the second dimension of four, in blocks of `channel_block()` beside each other, as convolutions
 /// run fastest on this processor. `dims` has channels that fill blocks.
 Layout blocked(const Dims& dims);
@@ -87,7 +94,7 @@ class Arena {
 struct View {
   std::size_t buffer = 0;
   std::size_t offset = 0;  ///< in bytes
-  Layout layout;           ///< of floats; without dimensions for other types
+  Layout layout;           ///< of floats or halves; without dimensions for other types
 };
 
 }  // namespace compiled

@@ -11,8 +11,6 @@ using Tag = dnnl::memory::format_tag;
 using Flags = dnnl::normalization_flags;
 using dnnl::prop_kind;
 
-constexpr auto f32 = dnnl::memory::data_type::f32;
-
 /// In a training pass it takes the statistics of the batch and lets the running ones follow.
 class BatchNorm final : public Instruction {
  public:
@@ -147,12 +145,13 @@ class LayerNorm final : public Instruction {
     std::int64_t rows = 1;
     for (std::size_t d = 0; d + 1 < dims.size(); ++d) rows *= dims[d];
     layout_ = plain({rows, width});
+    out_ = plain({rows, width}, compiler.value(y).view.layout.get_data_type());
     flags_ = shift ? Flags::use_scale | Flags::use_shift : Flags::use_scale;
-    hint_ = {engine(), prop_kind::forward_training, layout_, layout_, epsilon_, flags_};
+    hint_ = {engine(), prop_kind::forward_training, layout_, out_, epsilon_, flags_};
     mean_ = compiler.make({rows}, row(rows), false);
     variance_ = compiler.make({rows}, row(rows), false);
     std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(x, layout_)},
-                                                           {DNNL_ARG_DST, compiler.memory(y, layout_)},
+                                                           {DNNL_ARG_DST, compiler.memory(y, out_)},
                                                            {DNNL_ARG_MEAN, compiler.memory(mean_)},
                                                            {DNNL_ARG_VARIANCE, compiler.memory(variance_)},
                                                            {DNNL_ARG_SCALE, compiler.memory(scale)}};
@@ -164,7 +163,7 @@ class LayerNorm final : public Instruction {
 
   void plan_backward(Compiler& compiler) override {
     const dnnl::layer_normalization_backward::primitive_desc made(engine(), prop_kind::backward, layout_,
-                                                                  layout_, layout_, epsilon_, flags_, hint_);
+                                                                  out_, layout_, epsilon_, flags_, hint_);
     into_x_ = compiler.contribute(x_);
     into_scale_ = compiler.contribute(scale_);
     std::vector<std::pair<int, dnnl::memory>> arguments = {
@@ -192,7 +191,7 @@ class LayerNorm final : public Instruction {
   std::optional<ValueNumber> shift_;
   ValueNumber y_, mean_ = 0, variance_ = 0;
   float epsilon_;
-  Layout layout_;
+  Layout layout_, out_;
   Flags flags_{};
   dnnl::layer_normalization_forward::primitive_desc hint_;
   Call forward_, backward_;
@@ -206,7 +205,7 @@ bool batch_norm(Compiler& compiler) {
   const Value in = compiler.value(x);
   std::int64_t count = in.dims[0];
   for (std::size_t d = 2; d < in.dims.size(); ++d) count *= in.dims[d];
-  if (in.dims.size() != 4 || in.dtype != at::kFloat || (compiler.is_training() && count < 2)) return false;
+  if (in.dims.size() != 4 || !compiler.is_real(x) || (compiler.is_training() && count < 2)) return false;
   for (std::size_t i = 1; i < 5; ++i)
     if (!compiler.is_constant(i)) return false;
   trainyard::ValueId output = node.outputs[0];
@@ -237,7 +236,8 @@ bool layer_norm(Compiler& compiler) {
   const ValueNumber scale = compiler.input(1);
   if (!compiler.is_reached(x) || !compiler.is_reached(scale) || (shift && !compiler.is_reached(*shift)))
     return false;
-  const ValueNumber y = compiler.make(in.dims, plain(in.dims), in.wants_gradient);
+  const Layout as = plain(in.dims, compiler.is_read_as_half(node.outputs[0]) ? bf16 : f32);
+  const ValueNumber y = compiler.make(in.dims, as, in.wants_gradient);
   compiler.emit<LayerNorm>({y}, x, scale, shift, y, node.number("epsilon", 1e-5));
   compiler.give(node.outputs[0], y);
   return true;

@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "loops.hpp"
 
 namespace compiled {
 
-Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices)
-    : network_(network), compiler_(*network.graph(), key, choices), current_{network, {}} {
+Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices, RunNode run_node)
+    : network_(network),
+      compiler_(*network.graph(), key, choices),
+      current_{network, {}, std::move(run_node)} {
+  if (!current_.run_node) current_.run_node = std::bind_front(&trainyard::GraphNetwork::run_node, &network);
   const trainyard::Graph& graph = *network.graph();
   const auto number = [&](trainyard::ValueId id) {
     return *compiler_.of_graph_[static_cast<std::size_t>(id)];
@@ -36,7 +41,16 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& 
     into_.push_back(its);
   }
   gradients_.resize(parameters_.size());
-  if (key.training && key.has_dropout)
+  is_cut_.resize(parameters_.size());
+  for (const Compiler::Cut& cut : compiler_.cuts_) {
+    if (joined_.empty() || joined_.back().number != cut.joined) joined_.push_back({cut.joined, {}, {}});
+    const auto place =
+        static_cast<std::size_t>(std::find(into_.begin(), into_.end(), cut.parameter) - into_.begin());
+    joined_.back().parts.emplace_back(place, static_cast<std::int64_t>(cut.offset / sizeof(float)));
+    is_cut_[place] = true;
+  }
+  cut_way_back();
+  if (key.training && !key.dropped.empty())
     for (const trainyard::Node& node : graph.nodes)
       if (node.op == "BatchNormalization")
         for (const std::size_t input : {3, 4}) {
@@ -50,6 +64,39 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& 
   arena_.emplace(arena_bytes_);
   for (std::size_t i = 0; i < offsets.size(); ++i)
     if (!compiler_.buffers_[i].outside()) compiler_.buffers_[i].place(arena_->data() + offsets[i]);
+}
+
+Instruction& Plan::last() {
+  const auto output = static_cast<std::size_t>(network_.graph()->outputs.front());
+  return *compiler_.instructions_[compiler_.value(*compiler_.of_graph_[output]).maker - 1].instruction;
+}
+
+/// Each stretch but the last one makes a message of gradients whole.
+void Plan::cut_way_back() {
+  const auto last_use = [&](ValueNumber number) {
+    return compiler_.buffer(*compiler_.value(number).gradient).last();
+  };
+  std::vector<int> whole_at;
+  for (const ValueNumber each : into_) whole_at.push_back(last_use(each));
+  for (const Joined& joined : joined_)
+    for (const auto& [i, first] : joined.parts) whole_at[i] = std::max(whole_at[i], last_use(joined.number));
+  Stretch order(parameters_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return whole_at[a] < whole_at[b]; });
+  const std::vector<std::size_t>& way = compiler_.backward_;
+  std::size_t bytes = 0;
+  for (auto begin = order.begin(), end = begin; end != order.end();) {
+    const int time = whole_at[*end];
+    bytes += parameters_[*end++].nbytes();
+    if (end != order.end() && (bytes < compiler_.choices().message || whole_at[*end] == time)) continue;
+    const auto rest = std::partition_point(
+        way.begin(), way.end(), [&](std::size_t each) { return compiler_.time_back(each) <= time; });
+    stretches_.emplace_back(std::exchange(begin, end), end);
+    ends_.push_back(static_cast<std::size_t>(rest - way.begin()));
+    bytes = 0;
+  }
+  if (!ends_.empty()) ends_.back() = way.size();
 }
 
 void Plan::bind_parameters() {
@@ -68,7 +115,7 @@ void renew(at::Tensor& tensor, at::IntArrayRef sizes) {
 
 }  // namespace
 
-at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::ForwardContext& context) {
+at::Tensor Plan::compute(const trainyard::Batch& batch, const trainyard::ForwardContext& context) {
   const at::AutoGradMode untracked(false);
   bind_parameters();
   std::vector<at::Tensor> inputs;
@@ -87,7 +134,7 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   if (!hands_out_)
     std::memcpy(result_.mutable_data_ptr(), place.data(),
                 static_cast<std::size_t>(result_.numel()) * sizeof(float));
-  return track(result_.detach());
+  return result_.detach();
 }
 
 void Plan::run_forward() {
@@ -107,19 +154,48 @@ void Plan::run_forward() {
   }
 }
 
-std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
+void Plan::place_gradients() {
+  const auto place = [&](ValueNumber number, at::Tensor& tensor) {
+    Address(compiler_, *compiler_.value(number).gradient).place(tensor.mutable_data_ptr());
+  };
+  for (Joined& joined : joined_) {
+    for (const auto& [i, first] : joined.parts) gradients_[i].reset();
+    renew(joined.gradient, compiler_.value(joined.number).dims);
+    place(joined.number, joined.gradient);
+    const at::Tensor flat = joined.gradient.view(-1);
+    for (const auto& [i, first] : joined.parts)
+      gradients_[i] = flat.narrow(0, first, parameters_[i].numel()).view(parameters_[i].sizes());
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!is_cut_[i]) renew(gradients_[i], parameters_[i].sizes());
+    place(into_[i], gradients_[i]);
+  }
+}
+
+void Plan::begin_way_back(const at::Tensor& gradient) {
+  place_gradients();
   const at::Tensor whole = gradient.contiguous();
   const dnnl::memory into = *compiler_.gradient(output_);
   std::memcpy(into.get_data_handle(), whole.const_data_ptr(),
               static_cast<std::size_t>(whole.numel()) * sizeof(float));
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    renew(gradients_[i], parameters_[i].sizes());
-    Address(compiler_, *compiler_.value(into_[i]).gradient).place(gradients_[i].mutable_data_ptr());
+}
+
+std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
+  std::vector<at::Tensor> found(parameters_.size());
+  for (std::size_t stretch = 0; stretch < stretches_.size(); ++stretch) {
+    std::vector<at::Tensor> whole = backward(stretch, gradient);
+    for (std::size_t i = 0; i < whole.size(); ++i) found[stretches_[stretch][i]] = std::move(whole[i]);
   }
-  for (const std::size_t i : compiler_.backward_) compiler_.instructions_[i].instruction->backward(current_);
-  kept_inputs_.clear();
+  return found;
+}
+
+std::vector<at::Tensor> Plan::backward(std::size_t stretch, const at::Tensor& gradient) {
+  if (stretch == 0) begin_way_back(gradient);
+  for (std::size_t at = stretch == 0 ? 0 : ends_[stretch - 1]; at < ends_[stretch]; ++at)
+    compiler_.instructions_[compiler_.backward_[at]].instruction->backward(current_);
+  if (stretch + 1 == ends_.size()) kept_inputs_.clear();
   std::vector<at::Tensor> found;
-  for (const at::Tensor& each : gradients_) found.push_back(each.detach());
+  for (const std::size_t i : stretches_[stretch]) found.push_back(gradients_[i].detach());
   return found;
 }
 

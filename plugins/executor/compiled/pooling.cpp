@@ -1,4 +1,6 @@
-// MaxPool, AveragePool and GlobalAveragePool over images, in the layout that the image has.
+// MaxPool, AveragePool, GlobalAveragePool and ReduceMean of all pixels over images, in the layout that the image has.
+#include <algorithm>
+
 #include "compiler.hpp"
 #include "window.hpp"
 
@@ -61,9 +63,19 @@ class Pooling final : public Instruction {
   Contribution into_;
 };
 
-std::optional<algorithm> algorithm_of(const trainyard::Node& node) {
+bool is_mean_of_pixels(const Compiler& compiler) {
+  Dims axes = compiler.numbers(1).value_or(Dims());
+  for (std::int64_t& axis : axes)
+    if (axis < 0) axis += 4;
+  std::sort(axes.begin(), axes.end());
+  return compiler.node().op == "ReduceMean" && axes == Dims{2, 3};
+}
+
+std::optional<algorithm> algorithm_of(const Compiler& compiler) {
+  const trainyard::Node& node = compiler.node();
   if (node.op == "MaxPool") return algorithm::pooling_max;
-  if (node.op == "GlobalAveragePool") return algorithm::pooling_avg_include_padding;
+  if (node.op == "GlobalAveragePool" || is_mean_of_pixels(compiler))
+    return algorithm::pooling_avg_include_padding;
   if (node.op != "AveragePool") return std::nullopt;
   return node.integer("count_include_pad", 0) != 0 ? algorithm::pooling_avg_include_padding
                                                    : algorithm::pooling_avg_exclude_padding;
@@ -73,24 +85,24 @@ std::optional<algorithm> algorithm_of(const trainyard::Node& node) {
 
 bool pooling_rule(Compiler& compiler) {
   const trainyard::Node& node = compiler.node();
-  const std::optional<algorithm> how = algorithm_of(node);
+  const std::optional<algorithm> how = algorithm_of(compiler);
   if (!how) return false;
-  const ValueNumber x = compiler.input(0);
+  ValueNumber x = compiler.input(0);
+  if (compiler.value(x).dims.size() != 4 || !compiler.is_real(x) || node.outputs.size() != 1) return false;
+  if (compiler.value(x).dtype == at::kBFloat16) x = compiler.in_blocks(x);
   const Value in = compiler.value(x);
-  if (in.dims.size() != 4 || in.dtype != at::kFloat || node.outputs.size() != 1) return false;
   Dims kernel = in.dims;
   kernel.erase(kernel.begin(), kernel.begin() + 2);
-  if (node.op != "GlobalAveragePool") kernel = node.integers("kernel_shape", {});
+  const bool is_whole = node.op == "GlobalAveragePool" || node.op == "ReduceMean";
+  if (!is_whole) kernel = node.integers("kernel_shape", {});
   const std::optional<Window> window = window_of(node, kernel);
   if (!window || window->dilated()) return false;
-  const Dims dims = compiler.dims_of(node.outputs[0]);
-  Dims layout_dims = dims;
-  layout_dims[1] = in.view.layout.get_dims()[1];
-  const bool is_blocked = in.is_blocked;
-  const ValueNumber y =
-      compiler.make(dims, is_blocked ? blocked(layout_dims) : plain(dims), in.wants_gradient, is_blocked);
+  const Dims given = compiler.dims_of(node.outputs[0]);
+  const Dims dims = is_whole ? Dims{in.dims[0], in.dims[1], 1, 1} : given;
+  const ValueNumber y = compiler.make(dims, in.is_blocked ? compiler.image(dims) : plain(dims),
+                                      in.wants_gradient, in.is_blocked);
   compiler.emit<Pooling>({y}, *how, *window, x, y);
-  compiler.give(node.outputs[0], y);
+  compiler.give(node.outputs[0], given == dims ? y : reshaped(compiler, compiler.in_plain(y), given));
   return true;
 }
 

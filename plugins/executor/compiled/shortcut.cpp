@@ -1,6 +1,7 @@
 // The shortcut without parameters of a residual network: every second pixel, and channels of zeros before and
 // behind (He et al., "Deep residual learning for image recognition", CVPR 2016, section 3.3, option A), which a
 // graph has as two Slices and a Pad.
+#include <algorithm>
 #include <cstring>
 
 #include "compiler.hpp"
@@ -9,7 +10,8 @@
 namespace compiled {
 namespace {
 
-/// In blocks of channels, whose number need not be a multiple of what is put before them.
+/// In blocks of channels, whose number need not be a multiple of what is put before them, or of halves by pixels: one block of
+/// all channels then.
 class Shortcut final : public Instruction {
  public:
   Shortcut(Compiler& compiler, ValueNumber x, ValueNumber y, std::int64_t before, std::int64_t stride)
@@ -23,12 +25,19 @@ class Shortcut final : public Instruction {
         whole_out_(compiler.value(y).view.layout.get_dims()[1]) {
     from_ = compiler.memory(x);
     to_ = compiler.memory(y);
+    if (compiler.value(x).dtype != at::kBFloat16) return;
+    block_in_ = whole_in_;
+    block_out_ = whole_out_;
   }
   void forward(const Pass&) override {
     std::memset(to_.get_data_handle(), 0, to_.get_desc().get_size());
-    each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
-      copy(floats(to_) + small, floats(from_) + large, count);
-    });
+    typed(
+        [&](auto* to, const auto* from) {
+          each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
+            std::copy_n(from + large, count, to + small);
+          });
+        },
+        to_, from_);
   }
   void plan_backward(Compiler& compiler) override {
     given_ = *compiler.gradient(y_);
@@ -36,9 +45,13 @@ class Shortcut final : public Instruction {
   }
   void backward(const Pass&) override {
     std::memset(into_.memory.get_data_handle(), 0, into_.memory.get_desc().get_size());
-    each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
-      copy(floats(into_.memory) + large, floats(given_) + small, count);
-    });
+    typed(
+        [&](auto* to, const auto* from) {
+          each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
+            std::copy_n(from + small, count, to + large);
+          });
+        },
+        into_.memory, given_);
     into_.finish();
   }
 
@@ -46,18 +59,20 @@ class Shortcut final : public Instruction {
   /// `move(of y, of x, floats)` for all that y has of x: channels of a pixel that lie beside each other in both.
   template <class Move>
   void each_run(const Move& move) const {
-    const std::int64_t block = channel_block();
     for (std::int64_t n = 0; n < out_[0]; ++n)
       for (std::int64_t first = 0; first < in_[1];) {
         const std::int64_t at = first + before_;
-        const std::int64_t run = std::min({block - first % block, block - at % block, in_[1] - first});
+        const std::int64_t run =
+            std::min({block_in_ - first % block_in_, block_out_ - at % block_out_, in_[1] - first});
         const std::int64_t of_x =
-            (n * whole_in_ / block + first / block) * in_[2] * in_[3] * block + first % block;
+            (n * whole_in_ / block_in_ + first / block_in_) * in_[2] * in_[3] * block_in_ + first % block_in_;
         const std::int64_t of_y =
-            (n * whole_out_ / block + at / block) * out_[2] * out_[3] * block + at % block;
+            (n * whole_out_ / block_out_ + at / block_out_) * out_[2] * out_[3] * block_out_ +
+            at % block_out_;
         for (std::int64_t h = 0; h < out_[2]; ++h)
           for (std::int64_t w = 0; w < out_[3]; ++w)
-            move(of_y + (h * out_[3] + w) * block, of_x + (h * stride_ * in_[3] + w * stride_) * block, run);
+            move(of_y + (h * out_[3] + w) * block_out_,
+                 of_x + (h * stride_ * in_[3] + w * stride_) * block_in_, run);
         first += run;
       }
   }
@@ -65,7 +80,7 @@ class Shortcut final : public Instruction {
   ValueNumber x_, y_;
   std::int64_t before_, stride_;
   Dims in_, out_;
-  std::int64_t whole_in_, whole_out_;
+  std::int64_t whole_in_, whole_out_, block_in_ = channel_block(), block_out_ = channel_block();
   dnnl::memory from_, to_, given_;
   Contribution into_;
 };
@@ -117,9 +132,7 @@ bool shortcut_rule(Compiler& compiler) {
   if (before < 0 || out[1] < before + in[1]) return false;
   compiler.take(*second);
   compiler.take(*third);
-  Dims whole = out;
-  whole[1] = whole_blocks(out[1]);
-  const ValueNumber y = compiler.make(out, blocked(whole), compiler.wants_gradient(given), true);
+  const ValueNumber y = compiler.make(out, compiler.image(out), compiler.wants_gradient(given), true);
   compiler.emit<Shortcut>({y}, given, y, before, *step);
   compiler.give(pad.outputs[0], y);
   return true;

@@ -20,19 +20,24 @@ class Reshape final : public Instruction {
 
 bool view_rule(Compiler& compiler) {
   const trainyard::Node& node = compiler.node();
-  if (node.op == "Identity" || (node.op == "Dropout" && !compiler.has_dropout())) {
+  if (node.op == "Identity" || (node.op == "Dropout" && !compiler.is_dropped(compiler.node_number()))) {
     if (node.outputs.size() != 1) return false;
     compiler.give(node.outputs[0], compiler.input(0));
     return true;
   }
   if (node.op != "Flatten" && node.op != "Reshape" && node.op != "Squeeze" && node.op != "Unsqueeze")
     return false;
-  if (compiler.value(compiler.input(0)).dtype != at::kFloat || compiler.is_constant(0)) return false;
-  const ValueNumber x = compiler.in_plain(compiler.input(0));
-  const ValueNumber y = compiler.alias(x, compiler.dims_of(node.outputs[0]));
-  compiler.emit<Reshape>({y}, x, y);
-  compiler.give(node.outputs[0], y);
+  ValueNumber x = compiler.input(0);
+  if (!compiler.is_real(x) || compiler.is_constant(0)) return false;
+  if (compiler.value(x).is_blocked) x = compiler.in_plain(x);
+  compiler.give(node.outputs[0], reshaped(compiler, x, compiler.dims_of(node.outputs[0])));
   return true;
+}
+
+ValueNumber reshaped(Compiler& compiler, ValueNumber x, const Dims& dims) {
+  const ValueNumber y = compiler.alias(x, dims);
+  compiler.emit<Reshape>({y}, x, y);
+  return y;
 }
 
 }  // namespace compiled

@@ -1,12 +1,9 @@
-// The products of a convolution of 3 x 3 or 5 x 5 with fewer products of numbers (kernels/cpu/winograd.hpp), where
-// that is faster: with few channels, or a tile that reaches far over the edge of the image, it is not.
-#include <ATen/Parallel.h>
-
-#include <cstring>
-
+// The products of a convolution of 3 x 3 or 5 x 5 with fewer products of numbers (kernels/cpu/winograd.hpp). With few channels, or a tile
+// that reaches far over the edge of the image, that is not faster.
+#include "kernels/cpu/winograd.hpp"
 #include "convolution.hpp"
 #include "filled.hpp"
-#include "kernels/cpu/winograd.hpp"
+#include "images.hpp"
 
 namespace compiled {
 namespace {
@@ -58,29 +55,16 @@ double pixels(const WinogradShape& shape) {
   return static_cast<double>(shape.out_rows * shape.out_columns);
 }
 
-Layout floats_of(std::int64_t count) {
-  return plain({count});
-}
-
-/// Runs part(begin, end, scratch) over the images, on the threads that there are.
-template <class Part>
-void over_images(std::int64_t images, const dnnl::memory& scratch, std::int64_t scratch_floats,
-                 const Part& part) {
-  at::parallel_for(0, images, 1, [&](std::int64_t begin, std::int64_t end) {
-    part(begin, end, floats(scratch) + at::get_thread_num() * scratch_floats);
-  });
-}
-
 /// Forward, and from the gradient of y to that of x, which is a convolution as well.
 class WinogradPart final : public ConvolutionPart {
  public:
-  struct Way {
+  struct Run {
     WinogradShape shape;  ///< of what is run
     WinogradShape plain;  ///< of the layer
     bool is_back;
     bool relu;
   };
-  WinogradPart(Compiler& compiler, const Way& way, std::int64_t images, ValueNumber weight,
+  WinogradPart(Compiler& compiler, const Run& way, std::int64_t images, ValueNumber weight,
                std::optional<ValueNumber> bias, dnnl::memory from, dnnl::memory to)
       : way_(way),
         images_(images),
@@ -110,7 +94,7 @@ class WinogradPart final : public ConvolutionPart {
   }
 
  private:
-  Way way_;
+  Run way_;
   std::int64_t images_;
   dnnl::memory weight_, from_, to_, filters_;
   std::int64_t scratch_floats_;
@@ -134,30 +118,29 @@ class WinogradData final : public ConvolutionPart {
   WinogradPart part_;
 };
 
-/// Each thread has a sum of its own; they are added in order.
 class WinogradWeights final : public ConvolutionPart {
  public:
   WinogradWeights(Compiler& compiler, const WinogradShape& shape, std::int64_t images,
                   const ConvolutionValues& values, dnnl::memory given)
       : shape_(shape),
         images_(images),
-        threads_(std::min<std::int64_t>(at::get_num_threads(), images)),
-        filter_floats_(kernels().filter_floats(shape)),
-        scratch_floats_(kernels().scratch_floats(shape)),
         x_(compiler.memory(values.x)),
         given_(std::move(given)),
-        sums_(compiler.scratch(floats_of(filter_floats_ * threads_))),
-        scratch_(compiler.scratch(floats_of(scratch_floats_ * threads_))),
+        sum_(compiler, images, kernels().filter_floats(shape), kernels().scratch_floats(shape)),
         into_(compiler.contribute(values.weight)) {
     if (values.bias) bias_ = FilledGradient(compiler, *values.bias, whole_blocks(shape.out));
   }
   void run() override {
-    at::parallel_for(0, threads_, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t t = first; t < last; ++t) sum(t);
-    });
-    for (std::int64_t t = 1; t < threads_; ++t)
-      add_into(floats(sums_), floats(sums_) + t * filter_floats_, filter_floats_);
-    kernels().weights_end(shape_, floats(sums_), floats(into_.memory));
+    const float* const sums =
+        sum_.run([&](std::int64_t begin, std::int64_t end, float* gradient, float* scratch) {
+          kernels().weights({.shape = shape_,
+                             .x = floats(x_),
+                             .given = floats(given_),
+                             .gradient = gradient,
+                             .scratch = scratch},
+                            begin, end);
+        });
+    kernels().weights_end(shape_, sums, floats(into_.memory));
     into_.finish();
     if (!bias_) return;
     sum_pixels(floats(bias_->memory()), floats(given_), images_, whole_blocks(shape_.out),
@@ -166,48 +149,41 @@ class WinogradWeights final : public ConvolutionPart {
   }
 
  private:
-  void sum(std::int64_t thread) const {
-    float* const gradient = floats(sums_) + thread * filter_floats_;
-    std::memset(gradient, 0, static_cast<std::size_t>(filter_floats_) * sizeof(float));
-    kernels().weights({.shape = shape_,
-                       .x = floats(x_),
-                       .given = floats(given_),
-                       .gradient = gradient,
-                       .scratch = floats(scratch_) + thread * scratch_floats_},
-                      thread * images_ / threads_, (thread + 1) * images_ / threads_);
-  }
-
   WinogradShape shape_;
-  std::int64_t images_, threads_, filter_floats_, scratch_floats_;
-  dnnl::memory x_, given_, sums_, scratch_;
+  std::int64_t images_;
+  dnnl::memory x_, given_;
+  SumOverImages sum_;
   Contribution into_;
   std::optional<FilledGradient> bias_;
 };
 
 }  // namespace
 
+std::optional<bool> counts_for_winograd(const ConvolutionLayer& layer, Direction direction) {
+  const std::optional<WinogradShape> shape = shape_of(layer);
+  if (!shape) return std::nullopt;
+  return pays(direction == Direction::data ? shape->back() : *shape, pixels(*shape));
+}
+
 ConvolutionPartPtr winograd_forward(Compiler& compiler, const ConvolutionLayer& layer,
                                     const ConvolutionValues& values) {
-  const std::optional<WinogradShape> shape = shape_of(layer);
-  if (!shape || !pays(*shape, pixels(*shape))) return nullptr;
-  return std::make_unique<WinogradPart>(compiler, WinogradPart::Way{*shape, *shape, false, layer.relu},
+  const WinogradShape shape = *shape_of(layer);
+  return std::make_unique<WinogradPart>(compiler, WinogradPart::Run{shape, shape, false, layer.relu},
                                         layer.x.get_dims()[0], values.weight, values.bias,
                                         compiler.memory(values.x), compiler.memory(values.y));
 }
 
 ConvolutionPartPtr winograd_data(Compiler& compiler, const ConvolutionLayer& layer,
                                  const ConvolutionValues& values, const dnnl::memory& given) {
-  const std::optional<WinogradShape> shape = shape_of(layer);
-  if (!shape || !pays(shape->back(), pixels(*shape))) return nullptr;
-  return std::make_unique<WinogradData>(compiler, *shape, layer.x.get_dims()[0], values.weight, given,
+  const WinogradShape shape = *shape_of(layer);
+  return std::make_unique<WinogradData>(compiler, shape, layer.x.get_dims()[0], values.weight, given,
                                         compiler.contribute(values.x));
 }
 
 ConvolutionPartPtr winograd_weights(Compiler& compiler, const ConvolutionLayer& layer,
                                     const ConvolutionValues& values, const dnnl::memory& given) {
-  const std::optional<WinogradShape> shape = shape_of(layer);
-  if (!shape || !pays(*shape, pixels(*shape))) return nullptr;
-  return std::make_unique<WinogradWeights>(compiler, *shape, layer.x.get_dims()[0], values, given);
+  const WinogradShape shape = *shape_of(layer);
+  return std::make_unique<WinogradWeights>(compiler, shape, layer.x.get_dims()[0], values, given);
 }
 
 }  // namespace compiled

@@ -66,7 +66,8 @@ at::Tensor as_row(const std::vector<NamedTensor>& parameters) {
 
 }  // namespace
 
-Array::Array(std::vector<std::unique_ptr<Network>> networks) {
+Array::Array(std::vector<std::unique_ptr<Network>> networks, Passes passes, Planned::Log log)
+    : log_(std::move(log)) {
   const at::NoGradGuard untracked;
   for (std::unique_ptr<Network>& network : networks) {
     auto* const own = dynamic_cast<GraphNetwork*>(network.get());
@@ -108,7 +109,16 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
   if (!networks_.front()->has_dropout()) networks_.resize(1);
   for (const auto& network : networks_) own_.push_back(network.get());
   find_relus();
+  has_plan_ = is_compiled(passes);
   bind();
+}
+
+bool Array::is_compiled(Passes passes) const {
+  const bool can_be = weights_.is_cpu() && weights_.scalar_type() == at::kFloat;
+  if (passes == Passes::compiled && !can_be)
+    throw ConfigError(
+        "executor.passes = \"compiled\": plans are of single precision, on the processor; take \"eager\"");
+  return passes == Passes::compiled || (passes == Passes::automatic && can_be && Planned::pays(*graph_));
 }
 
 /// A ReLU that lies between two nodes of which one takes it over.
@@ -168,6 +178,14 @@ void Array::bind() {
     tensors.insert(tensors.end(), buffers_now.begin(), buffers_now.end());
     networks_[n]->adopt(tensors);
   }
+  planned_.reset();
+  if (!has_plan_) return;
+  std::vector<std::vector<NamedTensor>> members;
+  for (std::int64_t b = 0; b < this->members(); ++b) {
+    members.push_back(parameters(b));
+    std::ranges::move(buffers(b), std::back_inserter(members.back()));
+  }
+  planned_ = std::make_unique<Planned>(*graph_, members, weights_, gradients_, own_, log_);
 }
 
 at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardContext& pass) {
@@ -177,6 +195,7 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
           "[model.dropout] computes layers or masks weights, which are fused here: take one that "
           "drops activations, or the executor \"eager\"");
   check_inputs(*graph_, inputs);
+  if (planned_) return planned_->forward(inputs, pass);
   std::vector<Fused> frame = frame_;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs[i], Layout::shared};
@@ -198,10 +217,12 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
   return as_members(frame[static_cast<std::size_t>(graph_->outputs.front())], members());
 }
 
-/// Rules put some gradients where they belong, autograd gives the others to the leaves.
+/// Rules and plans put gradients where they belong, autograd gives the others to the leaves.
 void Array::backward(const at::Tensor& losses, double share, bool adds) {
   for (Gathered& each : gathered_) each.has_some = adds;
+  if (planned_) planned_->adds(adds);
   go_back(losses, at::full({members()}, share, losses.options()));
+  if (planned_) return;
   const at::NoGradGuard untracked;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     Gathered& own = gathered_[i];
@@ -256,11 +277,13 @@ void Array::keep(const std::vector<std::int64_t>& rows) {
   take(weights_.index_select(0, index), std::move(statistics));
 }
 
-std::vector<std::string> Array::unfused() const {
-  std::vector<std::string> names;
+std::string Array::text() const {
+  if (planned_) return planned_->text();
+  std::string names;
   for (const Node& node : graph_->nodes)
-    if (!has_rule(*graph_, node, networks_.front()->has_dropout())) names.push_back(node.name);
-  return names;
+    if (!has_rule(*graph_, node, networks_.front()->has_dropout()))
+      names += (names.empty() ? "" : ", ") + node.name;
+  return names.empty() ? names : "run member by member: " + names;
 }
 
 }  // namespace hfta

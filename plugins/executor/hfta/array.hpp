@@ -14,8 +14,12 @@
 #include <trainyard/named_tensor.hpp>
 
 #include "fused.hpp"
+#include "planned.hpp"
 
 namespace hfta {
+
+/// How passes run: node by node for all members (fused.hpp), or by a plan of `compiled` (planned.hpp).
+enum class Passes : std::uint8_t { automatic, compiled, eager };
 
 /// Where a parameter lies in a row.
 struct RowRange {
@@ -26,9 +30,10 @@ struct RowRange {
 
 class Array {
  public:
-  /// A network for each member, as a run would begin with it; they are used up. Throws ConfigError where one has no
-  /// graph, or a constant of them differs.
-  explicit Array(std::vector<std::unique_ptr<Network>> networks);
+  /// A network for each member, as a run would begin with it; they are used up. `log` is told of plans that are made. Throws ConfigError
+  /// where one has no graph, a constant of them differs, or passes cannot be compiled that are to be.
+  explicit Array(std::vector<std::unique_ptr<Network>> networks, Passes passes = Passes::eager,
+                 Planned::Log log = {});
 
   std::int64_t members() const { return weights_.size(0); }
   const std::vector<RowRange>& places() const { return places_; }
@@ -58,12 +63,13 @@ class Array {
   /// Leaves the members that `rows` names, in its order.
   void keep(const std::vector<std::int64_t>& rows);
 
-  /// Names of nodes that are run member by member.
-  std::vector<std::string> unfused() const;
+  /// How passes run, for the log: empty where every node is run for all members at once.
+  std::string text() const;
 
  private:
   void bind();
   void find_relus();
+  bool is_compiled(Passes passes) const;
 
   std::vector<std::unique_ptr<GraphNetwork>> networks_;  ///< of each member where dropout acts, else one
   std::vector<GraphNetwork*> own_;                       ///< the same
@@ -77,6 +83,9 @@ class Array {
   std::vector<Fused> frame_;        ///< initializers stay in it
   std::vector<at::Tensor> leaves_;  ///< parameters [B, ...]: views of their matrix
   std::deque<Gathered> gathered_;   ///< gradients of the leaves, views as well
+  bool has_plan_ = false;           ///< passes are compiled
+  Planned::Log log_;
+  std::unique_ptr<Planned> planned_;
 };
 
 }  // namespace hfta

@@ -46,6 +46,10 @@ template <>
 struct trainyard::Words<hfta::OnNan> {
   static constexpr std::string_view words[] = {"freeze", "stop"};
 };
+template <>
+struct trainyard::Words<hfta::Passes> {
+  static constexpr std::string_view words[] = {"auto", "compiled", "eager"};
+};
 
 namespace hfta {
 namespace {
@@ -63,6 +67,7 @@ class Hfta final : public Eager {
     std::int64_t leader = 0;
     OnNan on_nan = OnNan::freeze;
     double compact_at = 0.25;
+    Passes passes = Passes::automatic;
   };
   static void describe(Manifest<Options>& m) {
     m.name("hfta").version("1.0.0").summary(
@@ -81,6 +86,12 @@ class Hfta final : public Eager {
              "run ends");
     m.option("compact_at", &Options::compact_at, "frozen share of the array from which on it is made smaller")
         .range(0.0, 1.0);
+    m.option(
+        "passes", &Options::passes,
+        "how the network runs forward and backward: eager, each operator by LibTorch for all members at "
+        "once; "
+        "compiled, by a plan of the members side by side, as the executor compiled makes it; auto, compiled "
+        "where there are convolutions, and the run is of single precision on the processor");
     m.fires(micro_events);
     // The members are not in the network that hooks see, which is the leader's.
     m.provides("hyper").provides("batch").provides("losses").provides("predictions");
@@ -89,6 +100,8 @@ class Hfta final : public Eager {
       m.provides(std::string(feature) + " where members = none");
     m.needs("graph where members != none").needs("one rank where members != none");
     m.needs("trainer.precision = fp32 | fp64 where members != none");
+    m.needs("trainer.precision = fp32 where members != none and passes = compiled");
+    m.needs("run.device = cpu where members != none and passes = compiled");
     std::string fused;
     for (const std::string& name : fused_optimizers()) fused += (fused.empty() ? "" : " | ") + name;
     m.needs("optimizer.type = " + fused + " where members != none");
@@ -120,11 +133,8 @@ class Hfta final : public Eager {
     }
     has_begun_ = from.has_value();
     show_leader(bench);
-    const std::vector<std::string> unfused = array_->unfused();
-    if (unfused.empty() || std::exchange(told_, true)) return;
-    std::string names;
-    for (const std::string& name : unfused) names += (names.empty() ? "" : ", ") + name;
-    host().log(LogLevel::info, "run member by member: " + names);
+    const std::string how = array_->text();
+    if (!how.empty() && !std::exchange(told_, true)) host().log(LogLevel::info, how);
   }
 
   void step(Workbench& bench, StepWork& work) override {
@@ -259,7 +269,8 @@ class Hfta final : public Eager {
     const at::NoGradGuard untracked;
     if (!from && bench.updates() == 0)
       begin(bench, static_cast<std::uint64_t>(value_at(file, "run", "seed")->as<std::int64_t>()), networks);
-    Array array(std::move(networks));
+    Array array(std::move(networks), options_.passes,
+                [this](const std::string& text) { host().log(LogLevel::info, text); });
     ArrayOptimizer optimizer(std::move(optimizers), file.find("optimizer")->as<Table>(), array);
     std::vector<std::size_t> rows(members());
     std::set<std::size_t> frozen;

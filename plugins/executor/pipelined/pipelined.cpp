@@ -115,7 +115,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     m.needs("optimizer.momentum != 0 where mitigation = lwpv | lwpv+sc | gsc");
     m.needs("no batch_norm where update_size = 1").needs("no tied_weights where stages != 1");
     m.needs("distributed where mode = dist").needs("one rank where mode = sim | threads");
-    m.needs("run.device = cpu where mode = dist");
+    m.needs("run.device = cpu where mode = dist").needs("distributed.shares = none where mode = dist");
     m.provides("batch").provides("outputs").provides("divides_network where mode = dist");
     m.provides("losses").provides("predictions where stages = 1");  // else outputs are of earlier steps
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,

@@ -1,6 +1,7 @@
 #include "import.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
@@ -117,16 +118,25 @@ void Import::take_initializers() {
   const auto take = [&](const std::string& name, const auto& data) {
     if (!read_.contains(name)) return;
     if (values_.contains(name)) throw ConfigError("holds two initializers named \"" + name + "\"");
-    GraphValue value;
-    value.name = name;
-    value.initializer = to_tensor(data, model_);
-    value.trainable =
-        value.initializer.is_floating_point() && value.initializer.dim() > 0 &&
-        std::ranges::none_of(options_.fixed, [&](const std::string& pattern) { return fits(pattern, name); });
-    values_[name] = graph_.add_value(std::move(value));
+    values_[name] = add_initializer(name, to_tensor(data, model_));
   };
   for (const TensorData& tensor : model_.initializers) take(tensor.name, tensor);
   for (const SparseData& tensor : model_.sparse_initializers) take(tensor.values.name, tensor);
+}
+
+ValueId Import::add_initializer(const std::string& name, at::Tensor tensor) {
+  GraphValue value;
+  value.name = name;
+  value.initializer = std::move(tensor);
+  value.trainable =
+      value.initializer.is_floating_point() && value.initializer.dim() > 0 &&
+      std::ranges::none_of(options_.fixed, [&](const std::string& pattern) { return fits(pattern, name); });
+  return graph_.add_value(std::move(value));
+}
+
+ValueId Import::apart(ValueId id) {
+  require(!node_->outputs.empty(), "has no output");
+  return add_initializer(node_->outputs.front(), value(id).initializer.clone());
 }
 
 void Import::take_inputs() {
@@ -196,7 +206,22 @@ ValueId Import::take_input(const FileValue& of_file, const GraphValue& given) {
 void Import::take_node(const FileNode& node, std::size_t index) {
   node_ = &node;
   index_ = index;
+  constexpr std::array<std::string_view, 4> take_growing = {"Add", "Gather", "Mul", "Unsqueeze"};
+  const bool takes = std::ranges::find(take_growing, node.op) != take_growing.end();
+  for (std::size_t i = 0; !takes && i < node.inputs.size(); ++i)
+    require(growth(input(i)) == 0,
+            "computes with the numbers of the samples, from a Range up to the size of the batch");
   find_rule(node.op)(*this);
+}
+
+void Import::bind_growing(ValueId id, std::int64_t growth) {
+  growing_[id] = growth;
+  bind(0, id);
+}
+
+std::int64_t Import::growth(ValueId id) const {
+  const auto found = growing_.find(id);
+  return found == growing_.end() ? 0 : found->second;
 }
 
 ValueId Import::input(std::size_t index) const {
@@ -288,6 +313,12 @@ Import::Attributes Import::attributes(const std::set<std::string>& without) cons
   return result;
 }
 
+ValueId Import::batched_input() const {
+  for (const ValueId id : graph_.inputs)
+    if (!shape(id).empty() && shape(id).front() == batch_dim) return id;
+  return no_value;
+}
+
 void Import::bind(std::size_t index, ValueId id) {
   if (index >= node_->outputs.size() || node_->outputs[index].empty()) return;
   if (!values_.emplace(node_->outputs[index], id).second)
@@ -368,9 +399,10 @@ std::vector<ValueId> Import::append(Node node, std::vector<std::string> names) {
     for (const ValueId id : alone.outputs)
       require(elements(alone.values[static_cast<std::size_t>(id)].shape, names.front()) <= most_elements,
               "makes a constant of shape " + shape_text(alone.values[static_cast<std::size_t>(id)].shape));
-    // By symbols nothing can be computed, only moved.
-    static const std::set<std::string, std::less<>> moving = {
-        "Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze"};
+    // By symbols nothing can be computed; they can be moved, and are like no number but themselves.
+    static const std::set<std::string, std::less<>> moving = {"Cast",     "Concat",    "Equal", "Gather",
+                                                              "Identity", "Reshape",   "Slice", "Split",
+                                                              "Squeeze",  "Unsqueeze", "Where"};
     if (!moving.contains(node.op))
       for (const ValueId id : node.inputs)
         require(

@@ -82,6 +82,10 @@ class Import {
   using Attributes = std::map<std::string, Attribute, std::less<>>;
   /// Output `index` of the node is this value.
   void bind(std::size_t index, ValueId id);
+  /// Output 0 is a constant that grows from sample to sample, in each number by that much; `id` is that of the first one.
+  void bind_growing(ValueId id, std::int64_t growth);
+  /// 0: it is the same for all samples.
+  std::int64_t growth(ValueId id) const;
   /// A value that is held.
   ValueId hold(const at::Tensor& tensor);
   ValueId hold(const std::vector<std::int64_t>& integers);
@@ -92,6 +96,8 @@ class Import {
   void emit_outputs(std::string op, std::vector<ValueId> inputs, Attributes attributes, std::size_t count);
   /// One in between.
   ValueId step(std::string op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// An initializer of the same numbers, under the name of the node's output.
+  ValueId apart(ValueId id);
   /// It does not train.
   void fix(ValueId id);
 
@@ -99,12 +105,15 @@ class Import {
   void require(bool condition, const std::string& message) const {
     if (!condition) fail(message);
   }
+  /// An input of the network with its samples in front; no_value where there is none.
+  ValueId batched_input() const;
   /// What the first dimension is in the file, where it is a number there.
   std::optional<std::int64_t> batch_of_file() const { return batch_of_file_; }
 
  private:
   std::vector<bool> needed(const std::string& output);
   void take_initializers();
+  ValueId add_initializer(const std::string& name, at::Tensor tensor);
   void take_inputs();
   ValueId take_input(const FileValue& of_file, const GraphValue& given);
   void take_node(const FileNode& node, std::size_t index);
@@ -118,6 +127,7 @@ class Import {
   const ImportOptions& options_;
   Graph graph_;
   std::map<std::string, ValueId, std::less<>> values_;
+  std::map<ValueId, std::int64_t> growing_;
   std::set<std::string> read_;  ///< names of values that the output depends on
   std::set<std::string> node_names_, value_names_;
   std::optional<std::int64_t> batch_of_file_;

@@ -140,7 +140,8 @@ class Writer {
 
   std::string nodes() {
     std::string content;
-    for (const Node& node : graph_.nodes) content += node.op == "LSTM" ? lstm(node) : plain(node);
+    for (const Node& node : graph_.nodes)
+      content += node.op == "LSTM" || node.op == "GRU" || node.op == "RNN" ? recurrent(node) : plain(node);
     return content;
   }
 
@@ -188,7 +189,7 @@ class Writer {
   }
 
   /// Others run recurrent layers with time in front alone: a layer with the batch there is turned round.
-  std::string lstm(const Node& node) const {
+  std::string recurrent(const Node& node) const {
     if (node.integer("layout", 0) == 0) return plain(node);
     auto attributes = node.attributes;
     attributes.erase("layout");
@@ -211,7 +212,7 @@ class Writer {
            i == 0 ? std::vector<std::int64_t>{2, 0, 1, 3} : std::vector<std::int64_t>{1, 0, 2});
       outputs[i] = turned;
     }
-    return before + node_text("LSTM", node.name, inputs, outputs, attributes) + behind;
+    return before + node_text(node.op, node.name, inputs, outputs, attributes) + behind;
   }
 
   const Graph& graph_;

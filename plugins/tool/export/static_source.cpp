@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "constants.hpp"
 #include "lib/new_file.hpp"
 #include "lib/printed.hpp"
+#include "sparse_rows.hpp"
 #include "terms.hpp"
 
 namespace {
@@ -89,17 +91,16 @@ class Source {
     if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
       throw ConfigError("to = \"static\" takes a network of one input and one output; this one has " +
                         std::to_string(graph.inputs.size()) + " and " + std::to_string(graph.outputs.size()));
-    if (value(graph.inputs[0]).dtype != at::kFloat)
-      throw ConfigError("to = \"static\" takes an input of 32-bit floats; that of this network, " +
-                        value(graph.inputs[0]).name + ", holds " +
-                        c10::toString(value(graph.inputs[0]).dtype));
+    require_type(graph.inputs[0], holds_integers(graph.inputs[0]),
+                 "an input of 32-bit floats or of 64-bit integers");
+    require_type(graph.outputs[0], false, "an output of 32-bit floats");
     for (const Node& node : graph.nodes)
       for (const ValueId id : node.inputs)
         if (id != no_value) ++readers_[id];
     ++readers_[graph.outputs[0]];
     places_[graph.inputs[0]] = "input";
     for (const Node& node : graph.nodes)
-      if (!constants_.contains(node.outputs[0])) write(node);
+      if (!constants_.contains(first_output(node))) write(node);
     call("copy", list(place(graph.outputs[0]), "output", number(outputs())));
   }
 
@@ -110,13 +111,13 @@ class Source {
         "#pragma once\n\n#include <cstddef>\n\n#include \"runtime.hpp\"\n\nnamespace network {\n\n"
         "constexpr std::size_t inputs = " +
         number(inputs()) + ", outputs = " + number(outputs()) +
-        ", weights = " + number(std::ssize(weights_)) +
-        ";\n\n/// weights.bin\nextern \"C\" const float trained[];\n" + packing() +
+        ", weights = " + number(std::ssize(weights_)) + ";\n" + input_type() +
+        "\n/// weights.bin\nextern \"C\" const float trained[];\n" + packing() +
         "\n"
         "/// input: " +
         shape_text(shape(graph_.inputs[0])) + ", output: " + shape_text(shape(graph_.outputs[0])) +
         ", without the batch; weights: `trained`, or others in their order.\n"
-        "void forward(const float* weights, const float* input, float* output);\n";
+        "void forward(const float* weights, const Input* input, float* output);\n";
     if (chain_) {
       text += "\n/// The network, input to output.\nconstexpr runtime::Layer layers[] = {\n";
       for (const std::string& layer : layers_) text += "    {" + layer + "},\n";
@@ -130,11 +131,11 @@ class Source {
            (places_of_numbers_.empty() ? "" : array("places", "places.bin")) +
            "\nnamespace network {\n\nusing namespace runtime;\n\nstatic float arena[" +
            number(std::max<std::int64_t>(1, arena_.size())) +
-           "];\n\nvoid forward(const float* weights, const float* input, float* output) {\n" + code_ +
+           "];\n\nvoid forward(const float* weights, const Input* input, float* output) {\n" + code_ +
            "}\n\n}  // namespace network\n";
   }
   const std::vector<float>& weights() const { return weights_; }
-  /// Columns of the numbers of sparse terms, and how many each row has, as places.bin holds them.
+  /// Rows and columns of the numbers of sparse terms, as places.bin holds them.
   const std::vector<std::uint16_t>& places_of_numbers() const { return places_of_numbers_; }
   bool chain() const { return chain_; }
 
@@ -143,6 +144,15 @@ class Source {
   static std::string array(const std::string& name, const std::string& file) {
     return "__asm__(\".pushsection .rodata\\n.balign 64\\n.globl " + name + "\\n" + name +
            ":\\n.incbin \\\"" + file + "\\\"\\n.popsection\");\n";
+  }
+  /// What a number of an input is, and which are taken.
+  std::string input_type() const {
+    if (!holds_integers(graph_.inputs[0]))
+      return "\nusing Input = float;\nconstexpr bool takes(Input) {\n  return true;\n}\n";
+    return "\nusing Input = long long;\n/// The numbers of rows that all tables have, which the input's need "
+           "to be.\n"
+           "constexpr bool takes(Input number) {\n  return number >= 0 && number < " +
+           number(rows_of_tables_) + ";\n}\n";
   }
   /// Says how much smaller weights in terms are than matrices.
   std::string packing() const {
@@ -157,6 +167,16 @@ class Source {
   std::int64_t inputs() const { return length(shape(graph_.inputs[0])); }
   std::int64_t outputs() const { return length(shape(graph_.outputs[0])); }
 
+  bool holds_integers(ValueId id) const { return value(id).dtype == at::kLong; }
+  void require_type(ValueId id, bool integers, const std::string& taken) const {
+    if (value(id).dtype == (integers ? at::kLong : at::kFloat)) return;
+    throw ConfigError("to = \"static\" takes a network of " + taken + "; that of this one, " +
+                      value(id).name + ", holds " + c10::toString(value(id).dtype));
+  }
+  static ValueId first_output(const Node& node) {
+    return *std::ranges::find_if(node.outputs, [](ValueId id) { return id != no_value; });
+  }
+
   [[noreturn]] static void refuse(const Node& node, const std::string& why) {
     throw ConfigError("to = \"static\": node \"" + node.name + "\", a " + node.op + ": " + why);
   }
@@ -164,12 +184,15 @@ class Source {
     if (!fits) refuse(node, why);
   }
 
-  at::Tensor tensor(const Node& node, std::size_t index) const {
+  void require_weight(const Node& node, std::size_t index) const {
     const ValueId from = node.inputs[index];
     require(
         node, constants_.contains(from),
         "its input " + value(from).name + " is computed of the network's input, and needs to be a weight");
-    return constants_.at(from).to(at::kDouble).contiguous();
+  }
+  at::Tensor tensor(const Node& node, std::size_t index) const {
+    require_weight(node, index);
+    return constants_.at(node.inputs[index]).to(at::kDouble).contiguous();
   }
   bool has(const Node& node, std::size_t index) const {
     return index < node.inputs.size() && node.inputs[index] != no_value;
@@ -191,12 +214,12 @@ class Source {
 
   std::string place(ValueId id) const { return places_.at(id); }
   void call(const std::string& function, const std::string& arguments) {
-    code_ += "  " + function + "(" + arguments + ");\n";
+    code_ += indent_ + function + "(" + arguments + ");\n";
   }
 
-  /// Where the output of a node goes; what it reads is still there.
-  std::string output(const Node& node) {
-    const ValueId id = node.outputs[0];
+  /// Where an output of a node goes; what it reads is still there.
+  std::string output(const Node& node, std::size_t index = 0) {
+    const ValueId id = node.outputs[index];
     const std::int64_t offset = arena_.take(length(shape(id)));
     offsets_[id] = offset;
     return places_[id] = "arena + " + number(offset);
@@ -219,9 +242,12 @@ class Source {
     }
   }
 
+  void require_samples_apart(const Node& node) const;
   void write(const Node& node);
   void gemm(const Node& node);
   void packed_gemm(const Node& node, const std::vector<Term>& terms);
+  void add_product(ValueId matrix, const std::vector<Term>& terms, const std::string& from,
+                   const std::string& to, std::int64_t rows);
   void add(const Term& term, const std::string& from, const std::string& to, std::int64_t rows,
            std::int64_t in, std::int64_t out);
   std::int64_t keep_bias(const Node& node, std::int64_t out);
@@ -230,6 +256,9 @@ class Source {
   void normalize_channels(const Node& node);
   void normalize_layer(const Node& node);
   void softmax(const Node& node);
+  void lstm(const Node& node);
+  void gather(const Node& node);
+  void transpose(const Node& node);
   void each(const Node& node, const std::string& function, double parameter = 0.0);
   void pairs(const Node& node, const std::string& function);
 
@@ -247,7 +276,8 @@ class Source {
   std::map<ValueId, std::string> places_;
   std::map<ValueId, std::int64_t> offsets_;  // of those in the arena
   Arena arena_;
-  std::string code_;
+  std::string code_, indent_ = "  ";
+  std::int64_t rows_of_tables_ = std::numeric_limits<std::int64_t>::max();  // of the one that has the fewest
   std::vector<float> weights_;
   std::vector<std::uint16_t> places_of_numbers_;
   std::vector<std::string> packed_;  // what weights in terms take, for people
@@ -265,6 +295,7 @@ const std::map<std::string, Source::Write, std::less<>>& Source::operators() {
       {"Dropout", same},
       {"Elu", [](Source& s, const Node& node) { s.each(node, "elu", node.number("alpha", 1.0)); }},
       {"Flatten", same},
+      {"Gather", [](Source& s, const Node& node) { s.gather(node); }},
       {"Gelu",
        [](Source& s, const Node& node) {
          s.each(node, node.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu");
@@ -277,6 +308,7 @@ const std::map<std::string, Source::Write, std::less<>>& Source::operators() {
                                        number(length(std::span(from).subspan(2)))));
        }},
       {"Identity", same},
+      {"LSTM", [](Source& s, const Node& node) { s.lstm(node); }},
       {"LayerNormalization", [](Source& s, const Node& node) { s.normalize_layer(node); }},
       {"LeakyRelu",
        [](Source& s, const Node& node) { s.each(node, "leaky_relu", node.number("alpha", 0.01)); }},
@@ -288,10 +320,37 @@ const std::map<std::string, Source::Write, std::less<>>& Source::operators() {
       {"Selu", [](Source& s, const Node& node) { s.each(node, "selu"); }},
       {"Sigmoid", [](Source& s, const Node& node) { s.each(node, "sigmoid"); }},
       {"Softmax", [](Source& s, const Node& node) { s.softmax(node); }},
+      {"Squeeze", same},
       {"Sub", [](Source& s, const Node& node) { s.pairs(node, "sub"); }},
       {"Tanh", [](Source& s, const Node& node) { s.each(node, "tanh"); }},
+      {"Transpose", [](Source& s, const Node& node) { s.transpose(node); }},
+      {"Unsqueeze", same},
   };
   return table;
+}
+
+/// Samples are one behind the other, but for recurrent layers, which may have time in front, and what leads there and back; numbers of
+/// tables' rows are looked up and nothing else.
+void Source::require_samples_apart(const Node& node) const {
+  static constexpr std::string_view anywhere[] = {"LSTM", "Squeeze", "Transpose", "Unsqueeze"};
+  static constexpr std::string_view takes_integers[] = {"Flatten", "Gather",    "Identity", "Reshape",
+                                                        "Squeeze", "Transpose", "Unsqueeze"};
+  const bool front = std::ranges::find(anywhere, node.op) == std::end(anywhere);
+  std::vector<ValueId> computed = {first_output(node)};
+  for (const ValueId id : node.inputs)
+    if (id != no_value && !constants_.contains(id)) computed.push_back(id);
+  for (const ValueId id : computed) {
+    const Shape& dims = shape(id);
+    const bool apart = front ? !dims.empty() && dims[0] < 0
+                             : std::ranges::count_if(dims, [](std::int64_t dim) { return dim < 0; }) == 1;
+    require(node, apart,
+            value(id).name + " has the shape " + shape_text(dims) + ", and needs the batch in front");
+    require(
+        node,
+        value(id).dtype == at::kFloat ||
+            std::ranges::find(takes_integers, node.op) != std::end(takes_integers),
+        value(id).name + " holds " + c10::toString(value(id).dtype) + ", and needs to hold 32-bit floats");
+  }
 }
 
 void Source::write(const Node& node) {
@@ -301,10 +360,8 @@ void Source::write(const Node& node) {
     for (const auto& [name, write] : operators()) known += (known.empty() ? "" : ", ") + name;
     refuse(node, "there is no such operator for small devices; there are " + known);
   }
-  for (const ValueId id : {node.inputs[0], node.outputs[0]})
-    require(node, !shape(id).empty() && shape(id)[0] < 0,
-            value(id).name + " has the shape " + shape_text(shape(id)) + ", and needs the batch in front");
-  code_ += "  // " + node.name + ": " + node.op + ", " + shape_text(shape(node.outputs[0])) + "\n";
+  require_samples_apart(node);
+  code_ += "  // " + node.name + ": " + node.op + ", " + shape_text(shape(first_output(node))) + "\n";
   found->second(*this, node);
   done_with_inputs(node);
   static constexpr std::string_view behind[] = {"Relu", "Sigmoid", "Tanh"};
@@ -348,20 +405,27 @@ std::int64_t Source::keep_bias(const Node& node, std::int64_t out) {
 
 /// The bias, and what each term adds to it.
 void Source::packed_gemm(const Node& node, const std::vector<Term>& terms) {
-  const Shape& matrix = shape(node.inputs[1]);
-  const std::int64_t out = matrix[0], in = matrix[1], rows = -shape(node.inputs[0])[0],
+  const std::int64_t out = shape(node.inputs[1])[0], rows = -shape(node.inputs[0])[0],
                      bias = keep_bias(node, out);
-  const std::string from = place(node.inputs[0]), to = output(node);
+  const std::string to = output(node);
   call("start", list(bias < 0 ? "nullptr" : weight(bias), to, number(rows), number(out)));
+  add_product(node.inputs[1], terms, place(node.inputs[0]), to, rows);
+  chain_ = false;
+}
+
+/// Adds what the terms of a matrix make of rows, and notes how much smaller they are.
+void Source::add_product(ValueId matrix, const std::vector<Term>& terms, const std::string& from,
+                         const std::string& to, std::int64_t rows) {
+  const std::int64_t in = shape(matrix).back(), out = length(shape(matrix)) / in;
   std::int64_t numbers = 0, bytes = 0;
   for (const Term& term : terms) {
     add(term, from, to, rows, in, out);
     numbers += term.numbers();
     bytes += term.bytes();
   }
-  packed_.push_back(value(node.inputs[1]).name + ": " + number(out * in) + " numbers as " + number(numbers) +
-                    ", " + number(4 * out * in) + " bytes as " + number(bytes));
-  chain_ = false;
+  if (terms.size() == 1 && terms[0].form == Term::Form::dense) return;
+  packed_.push_back(value(matrix).name + ": " + number(out * in) + " numbers as " + number(numbers) + ", " +
+                    number(4 * out * in) + " bytes as " + number(bytes));
 }
 
 void Source::add(const Term& term, const std::string& from, const std::string& to, std::int64_t rows,
@@ -371,12 +435,11 @@ void Source::add(const Term& term, const std::string& from, const std::string& t
   if (term.form == Term::Form::dense)
     return call("add_dense", list(weight(keep(term.left)), where, number(term.rows())));
   if (term.form == Term::Form::sparse) {
-    const at::Tensor alive = term.left.ne(0), columns = alive.nonzero().select(1, 1), counts = alive.sum(1);
-    const std::int64_t first = keep(term.left.masked_select(alive)), place = std::ssize(places_of_numbers_);
-    for (const at::Tensor& each : {counts, columns})
-      for (std::int64_t i = 0; i < each.numel(); ++i)
-        places_of_numbers_.push_back(static_cast<std::uint16_t>(each[i].item<std::int64_t>()));
-    return call("add_sparse", list(weight(first), "places + " + number(place), where, number(term.rows())));
+    const SparseRows packed = sparse_rows(term.left);
+    const std::int64_t first = std::ssize(weights_), place = std::ssize(places_of_numbers_);
+    weights_.insert(weights_.end(), packed.numbers.begin(), packed.numbers.end());
+    places_of_numbers_.insert(places_of_numbers_.end(), packed.places.begin(), packed.places.end());
+    return call("add_sparse", list(weight(first), "places + " + number(place), where));
   }
   const bool low_rank = term.form == Term::Form::low_rank;
   const std::int64_t size = low_rank ? term.left.size(1) : term.left.size(1) * term.right.size(0);
@@ -442,6 +505,72 @@ void Source::softmax(const Node& node) {
   require(node, axis == -1 || axis == last, "it needs to be over the last axis");
   call("softmax", list(place(node.inputs[0]), output(node), number(length(from) / from.back()),
                        number(from.back()), node.op == "LogSoftmax" ? "true" : "false"));
+}
+
+/// One step after the other: what comes to the gates is what both weights add to the biases, of which the program has the sum.
+void Source::lstm(const Node& node) {
+  const ValueId w = node.inputs[1], r = node.inputs[2];
+  const Shape& from = shape(node.inputs[0]);
+  const bool batch_first = node.integer("layout", 0) != 0;
+  require(node, node.text("direction", "forward") == "forward",
+          "direction = \"" + node.text("direction", "forward") + "\" is not written");
+  require(node, from[batch_first ? 0 : 1] == batch_dim,
+          value(node.inputs[0]).name + " has the shape " + shape_text(from) + ", and needs to be [" +
+              (batch_first ? "batch, time" : "time, batch") + ", features]");
+  for (const std::size_t index : {1, 2}) require_weight(node, index);
+  const std::int64_t steps = from[batch_first ? 1 : 0], in = from[2], hidden = shape(r)[2];
+  const std::string bias =
+      has(node, 3) ? weight(keep(tensor(node, 3).reshape({2, 4 * hidden}).sum(0))) : "nullptr";
+
+  std::vector<std::int64_t> own;  // of what nobody reads afterwards
+  const auto room = [&](std::int64_t size) {
+    own.push_back(arena_.take(size));
+    return "arena + " + number(own.back());
+  };
+  const auto is_read = [&](std::size_t index) {
+    return index < node.outputs.size() && node.outputs[index] != no_value &&
+           readers_[node.outputs[index]] > 0;
+  };
+  const std::string all = is_read(0) ? output(node) : "", h = is_read(1) ? output(node, 1) : room(hidden),
+                    c = is_read(2) ? output(node, 2) : room(hidden), gates = room(4 * hidden);
+  const auto begin = [&](std::size_t index, const std::string& state) {
+    call("start", list(has(node, index) ? place(node.inputs[index]) : "nullptr", state, "1", number(hidden)));
+  };
+  begin(5, h);
+  begin(6, c);
+  code_ += "  for (int t = 0; t < " + number(steps) + "; ++t) {\n";
+  indent_ = "    ";
+  call("start", list(bias, gates, "1", number(4 * hidden)));
+  add_product(w, terms_of(graph_, constants_, w), place(node.inputs[0]) + " + t * " + number(in), gates, 1);
+  add_product(r, terms_of(graph_, constants_, r), h, gates, 1);
+  call("lstm_step", list(gates, c, h, number(hidden)));
+  if (!all.empty()) call("copy", list(h, all + " + t * " + number(hidden), number(hidden)));
+  indent_ = "  ";
+  code_ += "  }\n";
+  for (const std::int64_t place : own) arena_.give_back(place);
+}
+
+void Source::gather(const Node& node) {
+  const at::Tensor table = tensor(node, 0);
+  const ValueId numbers = node.inputs[1];
+  require(node, node.integer("axis", 0) == 0 && table.dim() == 2, "it needs to take rows of a matrix");
+  require(node, holds_integers(numbers),
+          "its input " + value(numbers).name + " holds " + c10::toString(value(numbers).dtype) +
+              ", and needs to be one of 64-bit integers");
+  rows_of_tables_ = std::min(rows_of_tables_, table.size(0));
+  call("gather", list(weight(keep(table)), place(numbers), output(node), number(length(shape(numbers))),
+                      number(table.size(1))));
+}
+
+/// Dimensions of 1, as the batch is here, may go elsewhere, and no number moves.
+void Source::transpose(const Node& node) {
+  const Shape& from = shape(node.inputs[0]);
+  Shape order = node.integers("perm", {});
+  std::erase_if(order,
+                [&](std::int64_t axis) { return std::abs(from[static_cast<std::size_t>(axis)]) == 1; });
+  require(node, node.attributes.contains("perm") && std::ranges::is_sorted(order),
+          "it moves more than the batch");
+  alias(node);
 }
 
 void Source::each(const Node& node, const std::string& function, double parameter) {

@@ -3,32 +3,39 @@
 #include <algorithm>
 #include <optional>
 
+#include "sparse_rows.hpp"
+
 namespace {
 
 using namespace trainyard;
 
-constexpr std::int64_t most_columns = 65536;  ///< that 16 bits tell apart
+at::Tensor as_matrix(const at::Tensor& tensor) {
+  return tensor.flatten(0, -2);
+}
 
-/// Reads terms off the nodes that make a matrix.
+/// Reads terms off the nodes that make a matrix. A value of more dimensions is one, too: its last are the columns, and the rows
+/// of one block lie below those of the block before.
 class Reader {
  public:
   Reader(const Graph& graph, const Constants& constants) : graph_(graph), constants_(constants) {}
 
   std::vector<Term> read(ValueId id) const {
     const Node* const node = maker(id);
-    if (node == nullptr) return {matrix(tensor(id))};
+    if (node == nullptr) return whole(id);
     if (node->op == "Add") {
-      if (tensor(node->inputs[0]).sizes() != tensor(node->inputs[1]).sizes()) return {matrix(tensor(id))};
+      if (tensor(node->inputs[0]).sizes() != tensor(node->inputs[1]).sizes()) return whole(id);
       std::vector<Term> terms = read(node->inputs[0]);
       std::ranges::move(read(node->inputs[1]), std::back_inserter(terms));
       return terms;
     }
     if (node->op == "Mul" && is_one(node->inputs[1])) return read(node->inputs[0]);
     if (node->op == "MatMul" && tensor(id).dim() == 2)
-      return {
-          {.form = Term::Form::low_rank, .left = tensor(node->inputs[0]), .right = tensor(node->inputs[1])}};
+      return {low_rank(tensor(node->inputs[0]), tensor(node->inputs[1]))};
+    if (node->op == "MatMul" && tensor(id).dim() == 3) return blocks({id});
+    if (node->op == "Concat" && tensor(id).dim() == 3 && node->integer("axis", 0) == 1)
+      return blocks(node->inputs);
     if (node->op == "Reshape") return reshaped(id, node->inputs[0]);
-    return {matrix(tensor(id))};
+    return whole(id);
   }
 
  private:
@@ -47,18 +54,32 @@ class Reader {
   static Term matrix(const at::Tensor& all) {
     const Term sparse{.form = Term::Form::sparse, .left = all};
     const Term dense{.form = Term::Form::dense, .left = all};
-    return all.size(1) <= most_columns && sparse.bytes() < dense.bytes() ? sparse : dense;
+    const bool fits = all.size(0) <= most_places && all.size(1) <= most_places;
+    return fits && sparse.bytes() < dense.bytes() ? sparse : dense;
+  }
+  /// Returns a matrix as one term, or as several where it has more rows than one of a sparse matrix.
+  std::vector<Term> whole(ValueId id) const {
+    std::vector<Term> terms;
+    for (const at::Tensor& part : as_matrix(tensor(id)).split(most_places)) {
+      terms.push_back(matrix(part));
+      terms.back().row = most_places * (std::ssize(terms) - 1);
+    }
+    return terms;
+  }
+
+  static Term low_rank(const at::Tensor& left, const at::Tensor& right) {
+    return {.form = Term::Form::low_rank, .left = left, .right = right};
   }
 
   std::vector<Term> reshaped(ValueId id, ValueId from) const {
-    const at::Tensor &to = tensor(id), &source = tensor(from);
-    if (to.sizes() == source.sizes()) return read(from);
     const Node* const node = maker(from);
     if (node != nullptr && node->op == "Mul")
-      if (const std::optional<Term> term = kronecker(to, tensor(node->inputs[0]), tensor(node->inputs[1])))
+      if (const std::optional<Term> term =
+              kronecker(as_matrix(tensor(id)), tensor(node->inputs[0]), tensor(node->inputs[1])))
         return {*term};
-    if (source.dim() == 3 && source.size(0) == 1 && source.size(2) == to.size(1)) return block(from);
-    return {matrix(to)};
+    const at::Tensor& source = tensor(from);
+    if (source.dim() > 1 && source.size(-1) == tensor(id).size(-1)) return read(from);
+    return whole(id);
   }
 
   /// left [a, 1, c, 1] times right [1, b, 1, d], as [a b, c d].
@@ -73,24 +94,27 @@ class Reader {
                 .right = right.squeeze(2).squeeze(0)};
   }
 
-  /// Rows of one block, [1, rows, columns], below each other: some as they are, others a product.
-  std::vector<Term> block(ValueId id) const {
-    const Node* const node = maker(id);
-    std::vector<ValueId> parts = {id};
-    if (node != nullptr && node->op == "Concat" && node->integer("axis", 0) == 1) parts = node->inputs;
+  /// Returns the terms of parts of [blocks, rows, columns], in each block below each other: some as they are, others products.
+  std::vector<Term> blocks(const std::vector<ValueId>& parts) const {
     std::vector<Term> terms;
     std::int64_t row = 0;
-    for (const ValueId part : parts) {
-      const Node* const product = maker(part);
-      Term term = product != nullptr && product->op == "MatMul" ? Term{.form = Term::Form::low_rank,
-                                                                       .left = tensor(product->inputs[0])[0],
-                                                                       .right = tensor(product->inputs[1])[0]}
-                                                                : matrix(tensor(part)[0]);
-      term.row = row;
-      row += term.rows();
-      terms.push_back(std::move(term));
-    }
+    for (std::int64_t block = 0; block < tensor(parts[0]).size(0); ++block)
+      for (const ValueId part : parts) {
+        const Node* const product = maker(part);
+        Term term = product != nullptr && product->op == "MatMul" && is_batch(*product)
+                        ? low_rank(tensor(product->inputs[0])[block], tensor(product->inputs[1])[block])
+                        : matrix(tensor(part)[block]);
+        term.row = row;
+        row += term.rows();
+        terms.push_back(std::move(term));
+      }
     return terms;
+  }
+
+  /// Returns whether both sides have a matrix for each block.
+  bool is_batch(const Node& product) const {
+    const at::Tensor &left = tensor(product.inputs[0]), &right = tensor(product.inputs[1]);
+    return left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0);
   }
 
   const Graph& graph_;
@@ -109,13 +133,13 @@ std::int64_t Term::numbers() const {
 }
 
 std::int64_t Term::bytes() const {
-  if (form == Form::sparse) return 6 * numbers() + 2 * rows();
+  if (form == Form::sparse) return sparse_bytes(left);
   return 4 * numbers();
 }
 
 std::vector<Term> terms_of(const Graph& graph, const Constants& constants, ValueId matrix) {
   std::vector<Term> terms = Reader(graph, constants).read(matrix);
-  Term dense{.form = Term::Form::dense, .left = constants.at(matrix)};
+  Term dense{.form = Term::Form::dense, .left = as_matrix(constants.at(matrix))};
   std::int64_t bytes = 0;
   for (const Term& each : terms) bytes += each.bytes();
   if (2 * bytes > dense.bytes()) return {std::move(dense)};

@@ -23,12 +23,11 @@ struct Term {
   std::int64_t rows() const;
   /// Returns the numbers that it takes: of a sparse one those that are not 0.
   std::int64_t numbers() const;
-  /// Returns the bytes that they take, in single precision, with 16 bits for the column of each number of a sparse
-  /// one and 16 for the count of each row.
+  /// Returns the bytes that they take, in single precision, and of a sparse one with their places (sparse_rows.hpp).
   std::int64_t bytes() const;
 };
 
 /// Returns the terms of a matrix that the graph computes of constants, or holds. It is one dense term where it is not made
-/// of others, and where these would take more than half of its bytes.
+/// of others, and where these would take more than half of its bytes. A matrix may have dimensions of 1 in front.
 std::vector<Term> terms_of(const trainyard::Graph& graph, const Constants& constants,
                            trainyard::ValueId matrix);

@@ -13,6 +13,7 @@
 #include <trainyard/version.hpp>
 
 #include "lib/fnv1a.hpp"
+#include "lib/machine.hpp"
 #include "primitives.hpp"
 
 namespace ops {
@@ -24,34 +25,19 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Returns the first line of a file, or what follows the first "NAME:" of it; empty where there is none.
-std::string line_of(const char* path, const std::string& name = "") {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    if (name.empty()) return line;
-    if (line.rfind(name, 0) != 0) continue;
-    const std::size_t colon = line.find(':');
-    return colon == line.npos ? "" : line.substr(std::min(line.size(), colon + 2));
-  }
-  return "";
-}
-
 std::string governor() {
-  const std::string found = line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  return found.empty() ? "unknown" : found;
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  std::string line;
+  return std::getline(file, line) && !line.empty() ? line : "unknown";
 }
 
 }  // namespace
 
 Machine this_machine() {
   Machine machine;
-  machine.facts = {{"processor", line_of("/proc/cpuinfo", "model name")},
-                   {"vectors", at::get_cpu_capability()},
-                   {"cores", std::to_string(get_nprocs())},
-                   {"frequency governor", governor()},
-                   {"libtorch", TRAINYARD_LIBTORCH_VERSION},
-                   {"onednn", onednn_version()}};
+  machine.facts = {{"processor", trainyard::lib::processor()}, {"vectors", at::get_cpu_capability()},
+                   {"cores", std::to_string(get_nprocs())},    {"frequency governor", governor()},
+                   {"libtorch", TRAINYARD_LIBTORCH_VERSION},   {"onednn", onednn_version()}};
   trainyard::lib::Fnv1a digest;
   for (const auto& [name, value] : machine.facts) digest.update(name + "=" + value + "\n");
   machine.id = digest.hex();

@@ -14,6 +14,8 @@ namespace predict {
 std::int64_t draw_token(const std::vector<float>& logits, const Sampling& sampling, double draw) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (sampling.left_out && order.size() > 1)
+    order.erase(order.begin() + static_cast<std::ptrdiff_t>(*sampling.left_out));
   // Of equal ones the first comes first, so that the same seed gives the same text.
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <trainyard/network.hpp>
@@ -12,8 +13,9 @@ namespace predict {
 
 struct Sampling {
   std::int64_t tokens = 0;
-  double temperature = 1.0;  ///< 0: always the likeliest
-  std::int64_t top_k = 0;    ///< of the likeliest tokens one is drawn; 0: of all
+  double temperature = 1.0;              ///< 0: always the likeliest
+  std::int64_t top_k = 0;                ///< of the likeliest tokens one is drawn; 0: of all
+  std::optional<std::int64_t> left_out;  ///< is never drawn
 };
 
 /// A token for a distribution, [vocabulary] logits on the CPU. `draw`: in [0, 1).

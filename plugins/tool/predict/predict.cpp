@@ -33,10 +33,12 @@ class Predict final : public Tool {
     std::string split = "val";
     std::int64_t batches = 0;
     bool inputs = false;
+    std::string along;
     std::int64_t generate = 0;
     std::string prompt = "\n";
     double temperature = 1.0;
     std::int64_t top_k = 0;
+    bool unknown = true;
     std::int64_t seed = 0;
   };
   static void describe(Manifest<Options>& m);
@@ -44,6 +46,10 @@ class Predict final : public Tool {
 
   Report run(Workshop& shop) override {
     const at::NoGradGuard no_grad;
+    if (!options_.along.empty() && (options_.data.empty() || options_.generate > 0))
+      throw ConfigError(
+          "along = \"" + options_.along +
+          "\" is a column of new tables: name a file of them, as in trainyard predict RUN new.csv");
     if (options_.generate > 0) return generate(shop);
     return options_.data.empty() ? of_split(shop) : of_data(shop);
   }
@@ -97,12 +103,17 @@ void Predict::describe(Manifest<Options>& m) {
            "are held in memory")
       .min(0);
   m.option("inputs", &Options::inputs, "whether the inputs of a split are written, too, into .safetensors");
+  m.option("along", &Options::along,
+           "column of new tables, by its name or its number from 0, that goes along into the answers; a "
+           "feature or none");
   m.option("generate", &Options::generate, "tokens of text to make, by a run of tokens; 0: none").min(0);
   m.option("prompt", &Options::prompt, "text that is gone on with; by default the end of a line");
   m.option("temperature", &Options::temperature,
            "of the draws: below 1 likelier tokens; 0: always the likeliest")
       .min(0.0);
   m.option("top_k", &Options::top_k, "draws from that many of the likeliest tokens; 0: from all").min(0);
+  m.option("unknown", &Options::unknown,
+           "whether <unk> may be drawn, the token of words that the vocabulary does not have");
   m.option("seed", &Options::seed, "of the draws").min(0);
 }
 
@@ -115,7 +126,7 @@ Report Predict::of_data(Workshop& shop) {
         "the run, and take --split");
   const predict::Meaning meaning = meaning_of(shop, dataset);
   const std::string out = options_.out.empty() ? "-" : options_.out;
-  const auto writer = predict::open_writer(out, meaning);
+  const auto writer = predict::open_writer(out, meaning, options_.along);
   std::int64_t samples = 0;
   for (const std::string& path : options_.data) samples += of_one(shop, *reader, path, meaning, *writer);
   if (shop.stopping()) return {};
@@ -128,7 +139,12 @@ Report Predict::of_data(Workshop& shop) {
 std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const std::string& path,
                              const predict::Meaning& meaning, predict::Writer& writer) {
   const std::unique_ptr<NewData> data = reader.read_new(path);
-  const std::string before = options_.data.size() > 1 ? path + ":" : "";
+  if (!options_.along.empty()) data->carry(options_.along);
+  const auto named = [&](const std::string& name) {  // a file in a folder says by itself where it lies
+    const bool alone = options_.data.size() == 1 || name == path ||
+                       name.starts_with(path.ends_with('/') ? path : path + "/");
+    return alone ? name : path + ":" + name;
+  };
   std::pair<std::int64_t, std::int64_t> told;
   std::int64_t samples = 0;
   for (;;) {
@@ -138,8 +154,9 @@ std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const s
     const at::Tensor said = predict::answers(meaning, shop.network().forward(batch, {}), batch);
     const auto width = static_cast<std::size_t>(said.size(1));
     for (std::int64_t i = 0; i < count; ++i)
-      writer.add(before + data->name(i),
-                 {said.const_data_ptr<float>() + static_cast<std::size_t>(i) * width, width});
+      writer.add(named(data->name(i)),
+                 {said.const_data_ptr<float>() + static_cast<std::size_t>(i) * width, width},
+                 data->carried(i));
     samples += count;
     // Bytes are read ahead of the rows in them.
     const auto progress = data->progress();
@@ -217,16 +234,17 @@ Report Predict::generate(Workshop& shop) {
     throw ConfigError("generate: found data, \"" + options_.data.front() +
                       "\": give the text to go on with as --prompt");
   std::vector<std::int64_t> context = tokenizer->encode(options_.prompt);
+  predict::Sampling sampling{options_.generate, options_.temperature, options_.top_k, std::nullopt};
+  if (!options_.unknown) sampling.left_out = tokenizer->unknown();
   std::fputs(options_.prompt.c_str(), stdout);
-  predict::generate(shop.network(), at::Device(host().run().device), schema.tokens_per_sample,
-                    std::move(context), {options_.generate, options_.temperature, options_.top_k},
-                    RandomStream(static_cast<std::uint64_t>(options_.seed), "predict/generate"),
-                    [&](std::int64_t token) {
-                      const std::string text = tokenizer->decode({token});
-                      std::fwrite(text.data(), 1, text.size(), stdout);
-                      std::fflush(stdout);
-                      return !shop.stopping();
-                    });
+  predict::generate(
+      shop.network(), at::Device(host().run().device), schema.tokens_per_sample, std::move(context), sampling,
+      RandomStream(static_cast<std::uint64_t>(options_.seed), "predict/generate"), [&](std::int64_t token) {
+        const std::string text = tokenizer->decode({token});
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+        return !shop.stopping();
+      });
   std::fputc('\n', stdout);
   return {};
 }

@@ -74,10 +74,12 @@ class Output {
 
 class CsvWriter final : public Writer {
  public:
-  CsvWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {}
-  void add(const std::string& sample, std::span<const float> numbers) override {
+  CsvWriter(const std::string& path, Meaning meaning, std::string id)
+      : file_(path), meaning_(std::move(meaning)), id_(std::move(id)) {}
+  void add(const std::string& sample, std::span<const float> numbers, const std::string& id) override {
     begin();
     std::string line = field(sample);
+    if (!id_.empty()) line += ',' + field(id);
     if (meaning_.has_classes()) {
       const std::size_t best = largest(numbers);
       line += ',' + field(meaning_.columns[best]) + ',' + text_of(numbers[best]);
@@ -95,6 +97,7 @@ class CsvWriter final : public Writer {
   void begin() {
     if (std::exchange(begun_, true)) return;
     std::string line = "sample";
+    if (!id_.empty()) line += ',' + field(id_);
     if (meaning_.has_classes()) line += ",class,probability";
     for (const std::string& column : meaning_.columns)
       line += ',' + field((meaning_.has_classes() ? "p_" : "") + column);
@@ -107,15 +110,18 @@ class CsvWriter final : public Writer {
 
   Output file_;
   Meaning meaning_;
+  std::string id_;  ///< of the column that goes along; empty: none does
   bool begun_ = false;
 };
 
 class JsonWriter final : public Writer {
  public:
-  JsonWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {}
-  void add(const std::string& sample, std::span<const float> numbers) override {
+  JsonWriter(const std::string& path, Meaning meaning, std::string id)
+      : file_(path), meaning_(std::move(meaning)), id_(std::move(id)) {}
+  void add(const std::string& sample, std::span<const float> numbers, const std::string& id) override {
     nlohmann::ordered_json line, each = nlohmann::ordered_json::object();
     line["sample"] = sample;
+    if (!id_.empty()) line[id_] = id;
     for (std::size_t i = 0; i < numbers.size(); ++i) each[meaning_.columns[i]] = number(numbers[i]);
     if (meaning_.has_classes()) {
       const std::size_t best = largest(numbers);
@@ -138,6 +144,7 @@ class JsonWriter final : public Writer {
 
   Output file_;
   Meaning meaning_;
+  std::string id_;
 };
 
 /// float32 [samples, columns], in row order. How many samples there are is known at the end: the header has room for it.
@@ -146,7 +153,7 @@ class NpyWriter final : public Writer {
   NpyWriter(const std::string& path, const Meaning& meaning) : file_(path), columns_(meaning.columns.size()) {
     file_.write(header());
   }
-  void add(const std::string&, std::span<const float> numbers) override {
+  void add(const std::string&, std::span<const float> numbers, const std::string&) override {
     file_.write({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
     ++rows_;
   }
@@ -174,9 +181,19 @@ class NpyWriter final : public Writer {
 
 }  // namespace
 
-std::unique_ptr<Writer> open_writer(const std::string& path, Meaning meaning) {
-  if (path == "-" || path.ends_with(".csv")) return std::make_unique<CsvWriter>(path, std::move(meaning));
-  if (path.ends_with(".jsonl")) return std::make_unique<JsonWriter>(path, std::move(meaning));
+std::unique_ptr<Writer> open_writer(const std::string& path, Meaning meaning, const std::string& id) {
+  std::vector<std::string> taken = {"sample"};
+  if (meaning.has_classes()) taken.insert(taken.end(), {"class", "probability", "probabilities"});
+  for (const std::string& column : meaning.columns)
+    taken.push_back((meaning.has_classes() ? "p_" : "") + column);
+  if (std::find(taken.begin(), taken.end(), id) != taken.end())
+    throw ConfigError("along: the answers have a column \"" + id +
+                      "\" of their own: rename that of the data");
+  if (path == "-" || path.ends_with(".csv")) return std::make_unique<CsvWriter>(path, std::move(meaning), id);
+  if (path.ends_with(".jsonl")) return std::make_unique<JsonWriter>(path, std::move(meaning), id);
+  if (path.ends_with(".npy") && !id.empty())
+    throw ConfigError("out = \"" + path + "\" takes numbers alone, and along = \"" + id +
+                      "\" is a column of texts: write .csv or .jsonl");
   if (path.ends_with(".npy")) return std::make_unique<NpyWriter>(path, meaning);
   throw ConfigError("out = \"" + path +
                     "\": its ending says what is written: .csv, .jsonl or .npy, and of a split "

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "kernel_columns.hpp"
+#include "kernels/cpu/for_each_isa.hpp"
 
 namespace screen {
 namespace {
@@ -97,8 +98,7 @@ class Solver {
 };
 
 /// Adds to each of `count` sums the squared difference to one number. Compiled for what the processor has.
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void add_squares(
-    const float* numbers, float number, float* sums, std::size_t count) {
+TRAINYARD_FOR_EACH_ISA void add_squares(const float* numbers, float number, float* sums, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const float difference = numbers[i] - number;
     sums[i] += difference * difference;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "draws.hpp"
+#include "kernels/cpu/for_each_isa.hpp"
 
 namespace screen {
 namespace {
@@ -15,8 +16,7 @@ std::vector<double> normal_numbers(Draws& draws, std::size_t count) {
 }
 
 /// Adds a multiple of one row to another. Compiled for what the processor has.
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void add_multiple(
-    const double* from, double factor, double* to, std::size_t count) {
+TRAINYARD_FOR_EACH_ISA void add_multiple(const double* from, double factor, double* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 

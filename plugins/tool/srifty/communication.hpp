@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -27,8 +26,8 @@ struct Exchange {
   double bytes = 0.0, seconds = 0.0;
 };
 
-/// Sums that were measured for one number of ranks. Between two sizes time is linear in the logarithm of the
-/// size; a larger sum never takes less.
+/// Sums that were measured for one number of ranks. Between two sizes time is linear in the bytes, as latency and
+/// bandwidth make it, however far apart the sizes are; a larger sum never takes less.
 class Curve {
  public:
   /// Takes at least one exchange, each of more than 0 bytes.
@@ -45,7 +44,7 @@ class Curve {
                                        [](double size, const Exchange& point) { return size < point.bytes; });
     const Exchange& high = *next;
     const Exchange& low = *(next - 1);
-    const double share = std::log(bytes / low.bytes) / std::log(high.bytes / low.bytes);
+    const double share = (bytes - low.bytes) / (high.bytes - low.bytes);
     return low.seconds + share * (high.seconds - low.seconds);
   }
 

@@ -144,9 +144,40 @@ class Passes {
     shares_.resize(parameters_.size());
   }
 
-  /// Nothing where `stop` says so before all repeats are done.
+  /// Times passes; where the middle half of them lies more than 15 % apart something else ran beside them, and they
+  /// are timed anew, at most four times in all, of which the most alike count. Nothing where `stop` says so before
+  /// that.
   std::optional<BatchProfile> time(const Batch& batch, std::int64_t repeats,
                                    const std::function<bool()>& stop) {
+    std::optional<Timed> best;
+    std::vector<std::vector<double>> shares;
+    for (int attempt = 0; attempt < 4 && !(best && best->apart <= 0.15); ++attempt) {
+      std::optional<Timed> timed = time_once(batch, repeats, stop);
+      if (!timed) return std::nullopt;
+      if (best && best->apart <= timed->apart) continue;
+      best = std::move(timed);
+      shares = shares_;
+    }
+    shares_ = std::move(shares);
+    return best->profile;
+  }
+
+  /// Returns after which share of the backward pass each gradient was there, in the last size that was timed:
+  /// 1 for a parameter that has none.
+  std::vector<double> ready() const {
+    std::vector<double> shares;
+    for (const std::vector<double>& each : shares_) shares.push_back(each.empty() ? 1.0 : median(each));
+    return shares;
+  }
+
+ private:
+  struct Timed {
+    BatchProfile profile;
+    double apart = 0.0;  ///< (75th - 25th percentile) / median of forward and backward together
+  };
+
+  std::optional<Timed> time_once(const Batch& batch, std::int64_t repeats,
+                                 const std::function<bool()>& stop) {
     constexpr std::int64_t warm = 3;
     std::vector<double> forward, backward, both;
     for (auto& each : shares_) each.clear();
@@ -159,19 +190,12 @@ class Passes {
       both.push_back(f + b);
     }
     std::sort(both.begin(), both.end());
-    return BatchProfile{batch.size(), median(forward), median(backward),
-                        (quantile_of(both, 0.9) - quantile_of(both, 0.1)) / quantile_of(both, 0.5)};
+    const auto apart = [&](double low, double high) {
+      return (quantile_of(both, high) - quantile_of(both, low)) / quantile_of(both, 0.5);
+    };
+    return Timed{{batch.size(), median(forward), median(backward), apart(0.1, 0.9)}, apart(0.25, 0.75)};
   }
 
-  /// Returns after which share of the backward pass each gradient was there, in the last size that was timed:
-  /// 1 for a parameter that has none.
-  std::vector<double> ready() const {
-    std::vector<double> shares;
-    for (const std::vector<double>& each : shares_) shares.push_back(each.empty() ? 1.0 : median(each));
-    return shares;
-  }
-
- private:
   std::pair<double, double> pass(const Batch& batch, bool counted) {
     clock_.clear();
     const auto begin = Clock::now();

@@ -233,14 +233,13 @@ void Planner::judge(Candidate& candidate) const {
   }
   candidate.p50 = step(candidate, candidate.bucket, 0.5);
   candidate.p90 = step(candidate, candidate.bucket, 0.9);
-  double price = 0.0, spot = 0.0;
+  double price = 0.0;
   for (const Group& group : candidate.groups) {
     const Machine& facts = machine(group);
     price +=
         group.spot * facts.spot_price.value_or(0.0) + (group.count - group.spot) * facts.price.value_or(0.0);
-    spot += group.spot;
   }
-  candidate.overhead = expected_overhead(spot, job_.spot);
+  candidate.overhead = expected_overhead(candidate.spot_machines(), job_.spot);
   const double steps = job_.samples / static_cast<double>(job_.batch);
   candidate.seconds = steps * seconds * (1.0 + candidate.overhead) + job_.startup;
   candidate.cost = candidate.seconds / 3600.0 * price;

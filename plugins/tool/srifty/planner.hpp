@@ -28,8 +28,9 @@ struct Job {
   bool allow_spot = false;
   bool allow_mixed = false;  ///< clusters of two types of machines
   SpotScenario spot;
-  double latency = 0.0;         ///< seconds a message, where no links were measured
-  std::vector<double> buckets;  ///< bytes, sizes to choose from
+  double latency = 0.0;          ///< seconds a message, where no links were measured
+  std::vector<double> buckets;   ///< bytes, sizes to choose from
+  bool has_checkpointer = true;  ///< the run names one, so that a plan leaves its type as it is
 };
 
 /// Machines of one type in a cluster.
@@ -54,6 +55,11 @@ struct Candidate {
   std::string over;                  ///< which limits it is over; empty: none
   bool pareto = false;               ///< no usable one is both faster and cheaper
 
+  int spot_machines() const {
+    int count = 0;
+    for (const Group& group : groups) count += group.spot;
+    return count;
+  }
   bool usable() const { return unusable.empty(); }
   bool feasible() const { return usable() && over.empty(); }
 };

@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 
@@ -114,7 +115,8 @@ std::string relaxation_text(const Relaxation& relaxation, const Plan& plan, cons
 
 std::string run_file_text(const Candidate& candidate, const Job& job, const Catalogue& catalogue) {
   const Machine& facts = catalogue.machines[candidate.groups.front().machine];
-  const std::int64_t micro = candidate.shares.front() / candidate.micros;
+  const std::int64_t micro =
+      *std::max_element(candidate.shares.begin(), candidate.shares.end()) / candidate.micros;
   std::string text = "# Written by trainyard srifty: lay it over the run file that was planned.\n# " +
                      cluster_text(candidate, catalogue) +
                      printed(": %.4g ms a step (90 %%: %.4g), %.4g h, %.4g USD\n", 1e3 * candidate.p50,
@@ -123,7 +125,40 @@ std::string run_file_text(const Candidate& candidate, const Job& job, const Cata
   text += printed("batch_size = %lld\nmicro_batch_size = %lld\n", static_cast<long long>(job.batch),
                   static_cast<long long>(micro));
   text += printed("\n[distributed]\nbucket_cap_mb = %.6f\n", candidate.bucket / mebibyte);
+  if (candidate.groups.size() > 1) {
+    std::string shares;
+    for (const std::int64_t each : candidate.shares)
+      shares += (shares.empty() ? "" : ", ") + std::to_string(each);
+    text += "shares = [" + shares + "]\n";
+  }
+  if (const int spot = candidate.spot_machines(); spot > 0 && job.spot.revocations_per_hour > 0.0) {
+    text += std::string("\n[checkpoint]\n") + (job.has_checkpointer ? "" : "type = \"full\"\n");
+    text += printed("interval = \"%.0fba\"\n\n[run]\nresume = \"auto\"\n",
+                    std::max(1.0, std::round(best_interval(spot, job.spot) / candidate.p50)));
+  }
   text += printed("\n[[hooks]]\ntype = \"drift\"\npredicted_ms = %.6f\n", 1e3 * candidate.p50);
+  return text;
+}
+
+/// Returns a line for each type: ranks have their shares by number, so that machines of the first type have the
+/// first numbers.
+static std::string launch_of_two_types(const Candidate& candidate, const Catalogue& catalogue,
+                                       const std::string& train) {
+  std::string text;
+  int first = 0;
+  for (const Group& group : candidate.groups) {
+    const Machine& facts = catalogue.machines[group.machine];
+    const int last = first + group.count - 1;
+    text += (text.empty() ? "" : "\n") + printed("on %s, as NODE %d", facts.type.c_str(), first) +
+            (group.count > 1 ? printed(" to %d", last) : "") +
+            printed(
+                ": torchrun --no-python --nnodes %d --node-rank NODE --nproc-per-node %d --master-addr "
+                "FIRST_HOST "
+                "--master-port 29500 ",
+                candidate.machines, facts.count) +
+            train;
+    first = last + 1;
+  }
   return text;
 }
 
@@ -131,6 +166,7 @@ std::string launch_text(const Candidate& candidate, const Catalogue& catalogue,
                         const std::string& plan_file) {
   const int local = catalogue.machines[candidate.groups.front().machine].count;
   const std::string train = "trainyard train RUN.toml " + plan_file;
+  if (candidate.groups.size() > 1) return launch_of_two_types(candidate, catalogue, train);
   if (candidate.machines == 1)
     return candidate.ranks == 1 ? train : train + " --ranks " + std::to_string(local);
   return printed(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 
 namespace srifty {
@@ -35,7 +36,7 @@ inline double expected_overhead(double machines, const SpotScenario& scenario) {
 
 /// Plays `work` seconds of training through, with revocations drawn by `seed`, and returns the time lost as a
 /// share of the work. A revocation takes the work since the last checkpoint that was finished; one during a
-/// restart begins that restart again.
+/// restart begins that restart again. Infinite where a thousand times the work does not end it.
 inline double simulated_overhead(double machines, const SpotScenario& scenario, double work,
                                  std::uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -43,6 +44,7 @@ inline double simulated_overhead(double machines, const SpotScenario& scenario, 
   const double interval = best_interval(machines, scenario);
   double wall = 0.0, saved = 0.0, next = draw(generator);
   while (saved < work) {
+    if (wall > 1e3 * work) return std::numeric_limits<double>::infinity();
     const double segment = std::min(interval, work - saved);
     const double whole = segment + (saved + segment < work ? scenario.checkpoint_seconds : 0.0);
     if (wall + whole <= next) {

@@ -3,6 +3,7 @@
 // Krishnamurthy and Ceze, "SRIFTY: Swift and Thrifty Distributed Neural Network Training on the Cloud", MLSys 2022.
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -198,6 +199,7 @@ Job Srifty::job_of(Workshop& shop) const {
   job.spot = {options_.spot_rate_per_hour.value_or(0.0), options_.checkpoint_seconds,
               options_.restart_seconds};
   job.latency = options_.latency_us * 1e-6;
+  job.has_checkpointer = shop.config().find("checkpoint") != nullptr;
   for (const double each : options_.bucket_mb) {
     if (!(each > 0.0) || each > 4096.0)
       throw ConfigError("bucket_mb has " + lib::shortest(each) +
@@ -283,11 +285,15 @@ void Srifty::add_choice(Report& report, const Plan& plan, const Job& job, const 
   report.facts.emplace_back("cost, USD", best.cost);
   report.facts.emplace_back("bucket_cap_mb", best.bucket / mebibyte);
   report.facts.emplace_back("spot overhead", best.overhead);
-  if (best.groups.size() > 1) {
-    report.facts.emplace_back("launch",
-                              "none: this host gives all ranks equal shares of a batch, and this cluster was "
-                              "predicted with shares by speed");
-    return;
+  if (const int spot = best.spot_machines(); spot > 0) {
+    const double work = (best.seconds - job.startup) / (1.0 + best.overhead);
+    std::vector<double> lost;
+    for (std::uint64_t seed = 0; seed < 100; ++seed)
+      lost.push_back(simulated_overhead(spot, job.spot, work, seed));
+    std::sort(lost.begin(), lost.end());
+    report.facts.emplace_back("spot overhead, mean of 100 runs played through",
+                              std::accumulate(lost.begin(), lost.end(), 0.0) / 100.0);
+    report.facts.emplace_back("spot overhead at 90 % of these", quantile_of(lost, 0.9));
   }
   const std::string path = shop.folder() + "/plan.toml";
   write(path, run_file_text(best, job, catalogue));

@@ -13,8 +13,8 @@ std::vector<std::int64_t> constant_integers(const Graph& graph, const Node& node
                                             std::vector<std::int64_t> fallback) {
   if (input >= node.inputs.size() || node.inputs[input] == no_value) return fallback;
   const at::Tensor& tensor = graph.values[static_cast<std::size_t>(node.inputs[input])].initializer;
-  if (!tensor.defined() || tensor.scalar_type() != at::kLong) return fallback;
-  const at::Tensor flat = tensor.contiguous();
+  if (!tensor.defined() || !at::isIntegralType(tensor.scalar_type(), false)) return fallback;
+  const at::Tensor flat = tensor.to(at::kLong).contiguous();
   return {flat.const_data_ptr<std::int64_t>(), flat.const_data_ptr<std::int64_t>() + flat.numel()};
 }
 
@@ -28,6 +28,29 @@ Padding padding_of(const Graph& graph, const Node& node, int axis) {
   for (std::size_t i = 0; i < axes.size() && axes.size() * 2 == pads.size(); ++i)
     if ((axes[i] + rank) % rank == axis) return {pads[i], pads[axes.size() + i]};
   return {};
+}
+
+std::optional<Taken> taken_of(const Graph& graph, const Node& node, const Track& read) {
+  const auto rank =
+      static_cast<std::int64_t>(graph.values[static_cast<std::size_t>(node.inputs[0])].shape.size());
+  const std::vector<std::int64_t> starts = constant_integers(graph, node, 1, {}),
+                                  ends = constant_integers(graph, node, 2, {});
+  std::vector<std::int64_t> all(starts.size());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<std::int64_t> axes = constant_integers(graph, node, 3, all),
+                                  steps = constant_integers(graph, node, 4,
+                                                            std::vector<std::int64_t>(starts.size(), 1));
+  const auto size = static_cast<std::int64_t>(read.channels.size());
+  Taken taken{0, size};
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if ((axes[i] + rank) % rank != read.axis) continue;
+    const auto place = [&](std::int64_t at) {
+      return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+    };
+    if (steps[i] != 1 || starts.size() != 1) return std::nullopt;
+    taken = {place(starts[i]), std::max(place(starts[i]), place(ends[i]))};
+  }
+  return taken;
 }
 
 /// One pass over the nodes of a graph.
@@ -49,6 +72,7 @@ class Reading {
     }
     for (const ValueId output : graph_.outputs)
       if (output != no_value) hold(track(output), "they are the network's output");
+    hold_what_others_read();
   }
 
  private:
@@ -76,11 +100,11 @@ class Reading {
           {"LogSoftmax", &Reading::softmax},
       };
       for (const char* op :
-           {"Relu",         "Gelu",      "Sigmoid", "Tanh", "Elu",     "LeakyRelu",   "Clip",
-            "Identity",     "Cast",      "Dropout", "Selu", "Mish",    "HardSigmoid", "Softplus",
-            "Softsign",     "HardSwish", "Abs",     "Neg",  "MaxPool", "AveragePool", "GlobalAveragePool",
-            "GlobalMaxPool"})
+           {"Relu", "Gelu", "Sigmoid", "Tanh", "Elu", "LeakyRelu", "Clip", "Identity", "Cast", "Dropout",
+            "Selu", "Mish", "HardSigmoid", "Softplus", "Softsign", "HardSwish", "Abs", "Neg"})
         all.emplace(op, &Reading::same);
+      for (const char* op : {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
+        all.emplace(op, &Reading::pool);
       for (const char* op : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "PRelu"})
         all.emplace(op, &Reading::elementwise);
       return all;
@@ -128,11 +152,31 @@ class Reading {
       if (id != no_value) hold(track(id), node_->name + " (" + node_->op + ") " + why);
   }
 
-  /// Says that a dimension of a tensor of the graph goes by these channels. One that several nodes read does so for all.
+  /// Says that a dimension of a tensor of the graph goes by these channels, as this node reads it. One that several nodes
+  /// read does so for all.
   void add_slice(ValueId tensor, int axis, const std::vector<Channel>& channels) {
+    readers_[{tensor, axis}].insert(number_);
     for (const Slice& each : to_.slices_)
       if (each.value == tensor && each.axis == axis) return unite(each.channels, channels);
     to_.slices_.push_back({tensor, axis, channels});
+  }
+
+  static bool among(const std::vector<ValueId>& all, ValueId id) {
+    return std::ranges::find(all, id) != all.end();
+  }
+
+  /// Keeps the channels that a dimension of a tensor goes by where another node reads it as a whole.
+  void hold_what_others_read() {
+    for (const Slice& slice : to_.slices_) {
+      const std::set<std::size_t>& knowing = readers_[{slice.value, slice.axis}];
+      const Track whole{slice.axis, slice.channels};
+      for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+        if (!knowing.contains(i) && among(graph_.nodes[i].inputs, slice.value))
+          hold(whole, graph_.nodes[i].name + " (" + graph_.nodes[i].op + ") reads all of " +
+                          value(slice.value).name);
+      if (among(graph_.outputs, slice.value))
+        hold(whole, value(slice.value).name + " is an output of the network");
+    }
   }
   bool is_constant(std::size_t i) const { return has(i) && value(node_->inputs[i]).initializer.defined(); }
 
@@ -145,8 +189,10 @@ class Reading {
   void convolution() {
     const std::int64_t groups = node_->integer("group", 1);
     if (!is_constant(1)) return hold("has weights that other nodes compute");
+    if (input() && input().axis != 1) hold("reads another dimension");
     const std::vector<std::int64_t>& weight = shape(1);
-    std::vector<Channel> made = fresh(weight[0]), read = input().channels;
+    std::vector<Channel> made = fresh(weight[0]), read;
+    if (input().axis == 1) read = input().channels;
     if (groups > 1 && (groups != shape(0)[1] || weight[0] % groups != 0)) {
       const std::string why = "is a convolution in groups of several channels";
       hold(why);
@@ -160,18 +206,23 @@ class Reading {
       for (std::size_t i = 0; i < made.size() && !read.empty(); ++i)
         unite(made[i], read[i * read.size() / made.size()]);
     }
-    if (is_constant(2)) add_slice(node_->inputs[2], 0, made);
-    if (has(2) && !is_constant(2)) hold(Track{1, made}, node_->name + " has a bias that other nodes compute");
+    bias(made);
     output() = {1, made};
     add_layer(std::move(made), groups == 1 ? std::move(read) : std::vector<Channel>());
   }
 
+  void bias(const std::vector<Channel>& made) {
+    if (is_constant(2)) return add_slice(node_->inputs[2], 0, made);
+    if (has(2)) hold(Track{1, made}, node_->name + " has a bias that other nodes compute");
+  }
+
   void convolution_transpose() {
     if (!is_constant(1) || node_->integer("group", 1) != 1) return hold("is a convolution in groups");
+    if (input() && input().axis != 1) hold("reads another dimension");
     std::vector<Channel> made = fresh(shape(1)[1]);
-    if (input()) add_slice(node_->inputs[1], 0, input().channels);
+    if (input().axis == 1) add_slice(node_->inputs[1], 0, input().channels);
     add_slice(node_->inputs[1], 1, made);
-    if (is_constant(2)) add_slice(node_->inputs[2], 0, made);
+    bias(made);
     output() = {1, std::move(made)};
   }
 
@@ -210,6 +261,11 @@ class Reading {
       if (node_->outputs[i] != no_value) output(i) = read;
   }
 
+  void pool() {
+    if (input() && input().axis != 1) return hold("reads another dimension");
+    same();
+  }
+
   void normalization() {
     if (input() && input().axis != 1) return hold("normalises another dimension");
     for (std::size_t i = 1; i < node_->inputs.size() && input(); ++i)
@@ -226,7 +282,8 @@ class Reading {
                own = static_cast<int>(shape(i).size());
     const int axis = whole.axis - (rank - own);
     if (axis < 0 || shape(i)[static_cast<std::size_t>(axis)] == 1) return;
-    if (!is_constant(i)) return hold(whole, node_->name + " (" + node_->op + ") adds what has no channels");
+    if (!is_constant(i) || shape(i)[static_cast<std::size_t>(axis)] != std::ssize(whole.channels))
+      return hold(whole, node_->name + " (" + node_->op + ") adds what has no channels");
     add_slice(node_->inputs[i], axis, whole.channels);
   }
 
@@ -280,26 +337,9 @@ class Reading {
   void slice() {
     const Track read = input();
     if (!read) return;
-    const auto rank = static_cast<std::int64_t>(shape().size());
-    const std::vector<std::int64_t> starts = constant_integers(graph_, *node_, 1, {}),
-                                    ends = constant_integers(graph_, *node_, 2, {});
-    std::vector<std::int64_t> all(starts.size());
-    std::iota(all.begin(), all.end(), 0);
-    const std::vector<std::int64_t> axes = constant_integers(graph_, *node_, 3, all);
-    const std::vector<std::int64_t> steps =
-        constant_integers(graph_, *node_, 4, std::vector<std::int64_t>(starts.size(), 1));
-    const auto size = static_cast<std::int64_t>(read.channels.size());
-    Track made = read;
-    for (std::size_t i = 0; i < starts.size(); ++i) {
-      if ((axes[i] + rank) % rank != read.axis) continue;
-      const auto place = [&](std::int64_t at) {
-        return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
-      };
-      if (steps[i] != 1 || starts.size() != 1) return hold("takes channels apart");
-      const std::int64_t first = place(starts[i]), last = std::max(first, place(ends[i]));
-      made.channels.assign(read.channels.begin() + first, read.channels.begin() + last);
-    }
-    output() = std::move(made);
+    const std::optional<Taken> taken = taken_of(graph_, *node_, read);
+    if (!taken) return hold("takes channels apart");
+    output() = {read.axis, {read.channels.begin() + taken->first, read.channels.begin() + taken->last}};
   }
 
   void split() {
@@ -381,6 +421,8 @@ class Reading {
   Channels& to_;
   std::size_t number_ = 0;
   const Node* node_ = nullptr;
+  std::map<std::pair<ValueId, int>, std::set<std::size_t>>
+      readers_;  ///< nodes that a dimension of a tensor is cut for
 };
 
 Channels::Channels(const Graph& graph) {

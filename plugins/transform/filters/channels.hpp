@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,5 +72,11 @@ struct Padding {
   std::int64_t before = 0, after = 0;
 };
 Padding padding_of(const Graph& graph, const Node& node, int axis);
+
+/// The channels that a Slice takes: from the first to before the last; nothing where they cannot be told.
+struct Taken {
+  std::ptrdiff_t first = 0, last = 0;
+};
+std::optional<Taken> taken_of(const Graph& graph, const Node& node, const Track& read);
 
 }  // namespace filters

@@ -61,7 +61,7 @@ class Cutter {
     const Track& read = channels_.track(node.inputs.empty() ? 0 : node.inputs[0]);
     if (!read || node.inputs.empty()) return;
     const Track& made = channels_.track(node.outputs[0]);
-    if (node.op == "Slice" && made.channels.size() != read.channels.size()) slice(node, read, made);
+    if (node.op == "Slice" && made.channels.size() != read.channels.size()) slice(node, read);
     if (node.op == "Split") split(node, read);
     if (node.op == "Pad" && made.channels.size() != read.channels.size()) pad(node, read, made);
   }
@@ -75,12 +75,12 @@ class Cutter {
     set(node, 1, shape);
   }
 
-  /// The one axis of a Slice that takes channels apart: Channels follows no other.
-  void slice(Node& node, const Track& read, const Track& made) {
-    const auto first = std::ranges::search(read.channels, made.channels).begin();
-    const std::int64_t start = count({read.channels.begin(), first});
+  void slice(Node& node, const Track& read) {
+    const Taken taken = taken_of(graph_, node, read).value();
+    const auto begin = read.channels.begin();
+    const std::int64_t start = count({begin, begin + taken.first});
     set(node, 1, {start});
-    set(node, 2, {start + count(made.channels)});
+    set(node, 2, {start + count({begin + taken.first, begin + taken.last})});
   }
 
   void split(Node& node, const Track& read) {

@@ -1,5 +1,4 @@
-// compressor/1: sums the gradients of several ranks. It decides what of them goes over the wire, and what is
-// kept back for later.
+// compressor/1: sums the gradients of several ranks. It decides what is sent, and what is kept for later.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +44,13 @@ class Compressor : public Plugin {
 
   /// Starts the exchange of a bucket. `gradients` is what this rank has for it in a step (of the run, from
   /// 0); after wait() it is what stands for the sum over the ranks, the same on all, to the bit. Buckets come
-  /// in the same order on all ranks, perhaps on the thread of autograd while backward goes on.
+  /// in the same order on all ranks, perhaps on the thread of autograd while backward goes on. A step may be
+  /// skipped, or repeated with its number: what is kept back changes when after_step says that it was taken.
   virtual std::unique_ptr<Exchange> reduce(std::size_t bucket, const at::Tensor& gradients,
                                            std::int64_t step) = 0;
 
-  /// Loads the states of all ranks. `save` (Plugin) writes the state of this rank, and a checkpoint holds
-  /// each rank's. `saved` has those of the ranks that wrote it, in their order: as many as there are now, or
+  /// Loads the states of all ranks, after open(). `save` writes that of this rank, a checkpoint holds each
+  /// rank's. `saved` has those of the ranks that wrote it, in their order: as many as there are now, or
   /// another number, which must lose nothing of what was kept back. Throws DataError where that cannot be.
   virtual void load_all(std::span<const State> saved) = 0;
 };

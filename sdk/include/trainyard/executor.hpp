@@ -39,8 +39,7 @@ class Loss;
 class Network;
 class Optimizer;
 
-/// The batch of a step, in micro-batches: where several ranks train, those of this rank. Borrowed for the
-/// length of Executor::step.
+/// The batch of a step, in micro-batches; of several ranks, those of this one. Borrowed for Executor::step.
 struct StepWork {
   std::span<Batch> micros;       ///< on the run's device, in the sampler's order
   double weight = 0.0;           ///< of the whole batch; an estimate where several ranks train
@@ -208,7 +207,8 @@ class Executor : public Plugin {
     return bench.grade(batch, pass);
   }
 
-  /// Finishes the work in flight; afterwards none is left, or it is in what save() writes.
+  /// Finishes the work in flight; afterwards none is left, or it is in what save() writes. Of several ranks a
+  /// checkpoint holds what the first one saves, and all of them load that.
   virtual void settle(Workbench&, Pause) {}
 
   /// Returns whether several ranks share a step by parts of the network, not by parts of its batch. Each is

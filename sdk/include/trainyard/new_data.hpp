@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <trainyard/batch.hpp>
 #include <trainyard/contract.hpp>
+#include <trainyard/error.hpp>
 
 TRAINYARD_CONTRACT("new_data.hpp");
 
@@ -28,6 +30,14 @@ class NewData {
 
   /// Returns a readable name for a sample of the last batch, by its place in it: its file, or its row.
   virtual std::string name(std::int64_t sample) const = 0;
+
+  /// Asks for a column of a table, by its name or its place from 0, whose texts go along with the samples. Called
+  /// before next(). Throws DataError where the data has none such.
+  virtual void carry(const std::string& column) {
+    throw DataError("the data has no columns that could go along, such as \"" + column + "\"");
+  }
+  /// Returns the text of that column for a sample of the last batch.
+  virtual std::string carried(std::int64_t) const { return {}; }
 
   /// Returns how much was read, and of how much, in bytes or files; a total of 0: nobody knows.
   virtual std::pair<std::int64_t, std::int64_t> progress() const { return {0, 0}; }
@@ -51,6 +61,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
   virtual std::string decode(const std::vector<std::int64_t>& tokens) const = 0;
+  /// Returns the token that stands for what has none of its own; nothing where every text has tokens.
+  virtual std::optional<std::int64_t> unknown() const { return std::nullopt; }
 };
 
 }  // namespace trainyard

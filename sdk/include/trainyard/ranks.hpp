@@ -1,8 +1,8 @@
 // The processes ("ranks") that train one model together, and what they can exchange.
 //
 // Every rank runs the same loop over the same state, with micro-batches of its own. All ranks of a group call
-// the same collectives in the same order, with tensors of the same shape and element type; the result of a
-// collective is the same on all of them, to the bit.
+// the same collectives in the same order, with tensors of one shape and element type: bool, an integer of 8,
+// 32 or 64 bits (not 16), half, bfloat16, float or double. All of them get the same result, to the bit.
 #pragma once
 
 #include <memory>

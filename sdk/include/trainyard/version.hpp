@@ -1,4 +1,4 @@
-// Releases and ABI facts that a plugin and its host must share.
+// Releases and ABI facts that a plugin and its host must share. When the number moves, says docs/versions.md.
 #pragma once
 
 #include <string>  // for the standard library's own macros

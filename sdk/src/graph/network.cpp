@@ -41,10 +41,11 @@ void check_inputs(const Graph& graph, const std::vector<at::Tensor>& inputs) {
 struct GraphNetwork::Program {
   struct Step {
     Call call;
-    std::vector<ValueId> release;  ///< values that nobody reads afterwards
+    std::vector<ValueId> release = {};  ///< values that nobody reads afterwards
     const Node* node;
-    std::optional<std::size_t> linear, weight;  ///< numbers among the places, of a linear layer
-    std::size_t activation = 0;                 ///< steps after that layer that are its activation
+    std::optional<std::size_t> linear = {}, weight = {};  ///< numbers among the places, of a linear layer
+    std::size_t activation = 0;                           ///< steps after that layer that are its activation
+    std::optional<std::size_t> site, cell;                ///< numbers among the places
   };
 
   Graph graph;
@@ -64,7 +65,10 @@ struct GraphNetwork::Program {
       const NodeView view(graph, node);
       const Operator* entry = find_operator(node.op);
       if (entry == nullptr) view.fail("unknown operator");
-      steps.push_back({entry->compile(view), {}, &node, {}, {}});
+      steps.push_back({.call = entry->compile(view),
+                       .node = &node,
+                       .site = site_number(graph, node),
+                       .cell = cell_number(graph, node)});
     }
     plan_releases();
     places = find_dropout_places(graph);
@@ -290,6 +294,21 @@ bool GraphNetwork::runs_by_nodes(const ForwardContext& context) const {
 
 bool GraphNetwork::has_dropout() const {
   return program_->frame.dropout.plan != nullptr;
+}
+
+std::vector<std::size_t> GraphNetwork::dropped_nodes(const ForwardContext& context) const {
+  const DropoutService& dropout = program_->frame.dropout;
+  std::vector<std::size_t> found;
+  if (dropout.plan == nullptr || dropout.plan->rate(static_cast<std::int64_t>(context.step)) == 0.0)
+    return found;
+  const DropoutPlaces& places = dropout.plan->places();
+  for (std::size_t i = 0; i < program_->steps.size(); ++i) {
+    const Program::Step& step = program_->steps[i];
+    const bool site = step.site && context.drops() && places.sites[*step.site].active;
+    const bool cell = step.cell && dropout.carries != nullptr && places.cells[*step.cell].active;
+    if (site || cell) found.push_back(i);
+  }
+  return found;
 }
 
 std::vector<NamedTensor> GraphNetwork::parameters() const {

@@ -1,4 +1,6 @@
-"""Run files of models that the tests of exports train."""
+"""What the tests of exports share: run files of the models that they train, and how a static export is compiled."""
+import subprocess
+
 from support.host import SMALL
 
 DATA = 'type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3'
@@ -17,3 +19,10 @@ def run(model, data=DATA):
 
 def images(*shape):
     return DATA.replace("[8]", str(list(shape)))
+
+
+def built(folder, *flags):
+    """Its programs, by the Makefile that lies there."""
+    done = subprocess.run(["make", "-C", str(folder), "CXXFLAGS=-std=c++20 -O2 -Wall -Wextra", *flags], text=True, capture_output=True)
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+    return folder

@@ -17,7 +17,7 @@ parts = []
 for i, o in zip(layers, layers[1:]):
     parts += [torch.nn.Linear(i, o), torch.nn.ReLU()]
 model = DistributedDataParallel(torch.nn.Sequential(*parts[:-1]), gradient_as_bucket_view=True)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 x, y = torch.randn(4096, layers[0]), torch.randint(layers[-1], (4096,))
 seconds = []
 for chunk in range(chunks):

@@ -1,5 +1,5 @@
-"""PyTorch's steps of the models of bench_executor: MODEL eager|compile. Reads numbers of steps, one a line, and says
-"done" behind each."""
+"""PyTorch's steps of the models of bench_executor: MODEL eager|compile|ipex fp32|bf16-mixed THREADS. Reads numbers of steps,
+one a line, and says "done" behind each."""
 import sys
 import time
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(sys.argv[4]))
 torch.manual_seed(17)
 
 
@@ -65,6 +65,16 @@ class Gpt(nn.Module):
         return functional.linear(self.ln(self.layers(self.wte(x) + self.wpe)), self.wte.weight)
 
 
+class Lstm(nn.Module):
+    def __init__(self, vocabulary=65, width=256, layers=2):
+        super().__init__()
+        self.wte, self.cells = nn.Embedding(vocabulary, width), nn.LSTM(width, width, layers, batch_first=True)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, x):
+        return self.head(self.cells(self.wte(x))[0])
+
+
 def mlp(*widths):
     layers = [part for a, b in zip(widths, widths[1:]) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
@@ -80,18 +90,23 @@ def small(batch):
 
 
 MODELS = {"lenet": (lenet, (128, 1, 28, 28), 10, "adamw"), "resnet20": (resnet20, (128, 3, 32, 32), 10, "sgd"),
-          "gpt": (Gpt, (32, 128), 65, "adamw"), "mlp": (lambda: mlp(784, 256, 128, 10), (128, 784), 10, "adamw"),
+          "gpt": (Gpt, (32, 128), 65, "adamw"), "lstm": (Lstm, (32, 128), 65, "adamw"), "mlp": (lambda: mlp(784, 256, 128, 10), (128, 784), 10, "adamw"),
           "small8": small(8), "small32": small(32), "small128": small(128)}
 make, shape, classes, name = MODELS[sys.argv[1]]
 model = make()
-tokens = sys.argv[1] == "gpt"
+tokens = sys.argv[1] in ("gpt", "lstm")
 batches = [(torch.randint(classes, shape) if tokens else torch.rand(shape), torch.randint(classes, shape if tokens else shape[:1])) for _ in range(4)]
 optimizer = {"adamw": lambda p: torch.optim.AdamW(p, lr=0.001, weight_decay=0.01, fused=True), "adam": lambda p: torch.optim.Adam(p, lr=0.001, fused=True),
              "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True)}[name](model.parameters())
+if sys.argv[2] == "ipex":
+    import intel_extension_for_pytorch  # its optimizer is fused, too
+
+    model, optimizer = intel_extension_for_pytorch.optimize(model, optimizer=optimizer, dtype=torch.bfloat16 if sys.argv[3] == "bf16-mixed" else torch.float32)
 
 
 def loss_of(x, y):
-    return functional.cross_entropy(model(x).flatten(0, -2), y.flatten())
+    with torch.autocast("cpu", torch.bfloat16, enabled=sys.argv[3] == "bf16-mixed"):
+        return functional.cross_entropy(model(x).flatten(0, -2), y.flatten())
 
 
 if sys.argv[2] == "compile":

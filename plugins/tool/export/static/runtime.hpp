@@ -2,6 +2,7 @@
 // allocation, no exception, no library but that of C.
 #pragma once
 
+#include <bit>
 #include <cmath>
 
 namespace runtime {
@@ -38,7 +39,8 @@ inline void gemm(const float* weight, const float* bias, const float* x, float* 
 
 /// bias: [out] or null.
 inline void start(const float* bias, float* y, int rows, int out) {
-  for (int i = 0; i < rows * out; ++i) y[i] = bias != nullptr ? bias[i % out] : 0.0f;
+  for (int r = 0; r < rows; ++r, y += out)
+    for (int o = 0; o < out; ++o) y[o] = bias != nullptr ? bias[o] : 0.0f;
 }
 
 /// weight: [own, in].
@@ -47,22 +49,30 @@ inline void add_dense(const float* weight, const float* x, float* y, int rows, i
     for (int o = 0; o < own; ++o) y[r * out + o] += dot(weight + o * in, x + r * in, in);
 }
 
-/// numbers: those of the rows that are not 0; places: how many each row has, then the column of each.
+/// numbers: those that are not 0; places: how many counts there are, and for each the count, how many rows have as many numbers, which
+/// ones, and the column of each number. Numbers and columns of eight rows lie side by side, those of the last rows of a count one
+/// row after the other.
 inline void add_sparse(const float* numbers, const unsigned short* places, const float* x, float* y, int rows,
-                       int in, int out, int own) {
+                       int in, int out) {
   for (int r = 0; r < rows; ++r, x += in, y += out) {
-    const unsigned short* column = places + own;
     const float* number = numbers;
-    for (int o = 0; o < own; ++o) {
-      const int count = places[o];
-      float lanes[4] = {};
+    const unsigned short* column = places + 1;
+    for (int counts = places[0]; counts > 0; --counts) {
+      const int count = column[0], many = column[1];
+      const unsigned short* const row = column + 2;
+      column = row + many;
       int i = 0;
-      for (; i + 4 <= count; i += 4)
-        for (int k = 0; k < 4; ++k) lanes[k] += number[i + k] * x[column[i + k]];
-      for (; i < count; ++i) lanes[0] += number[i] * x[column[i]];
-      y[o] += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-      number += count;
-      column += count;
+      for (; i + 8 <= many; i += 8) {
+        float sums[8] = {};
+        for (int k = 0; k < count; ++k, number += 8, column += 8)
+          for (int l = 0; l < 8; ++l) sums[l] += number[l] * x[column[l]];
+        for (int l = 0; l < 8; ++l) y[row[i + l]] += sums[l];
+      }
+      for (; i < many; ++i, number += count, column += count) {
+        float sum = 0.0f;
+        for (int k = 0; k < count; ++k) sum += number[k] * x[column[k]];
+        y[row[i]] += sum;
+      }
     }
   }
 }
@@ -201,11 +211,30 @@ inline float elu(float x, float a) {
 inline float selu(float x, float) {
   return 1.0507009873554805f * (x > 0.0f ? x : 1.6732632423543772f * std::expm1(x));
 }
-inline float sigmoid(float x, float) {
-  return 1.0f / (1.0f + std::exp(-x));
+/// e^x - 1, to 3e-7 of it: x = n ln 2 + r, and Moshier's polynomial of r (Cephes, expf). Beyond 87 it is that of 87. It has no branch
+/// and none that a compiler would make, so that loops of it are vector code: sizes are compared as the integers of their bits.
+inline float exponential_less_one(float x) {
+  constexpr unsigned most = std::bit_cast<unsigned>(87.0f), infinite = 0x7f800000u;
+  const unsigned size = std::bit_cast<unsigned>(x) & 0x7fffffffu, below = size < most ? size : most;
+  const float inside = std::copysign(std::bit_cast<float>(below), x);
+  const int n = static_cast<int>(inside * 1.44269504f + std::copysign(0.5f, x));
+  const float count = static_cast<float>(n), r = (inside - count * 0.693359375f) + count * 2.12194440e-4f;
+  float p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float power = std::bit_cast<float>((n + 127) << 23),
+              result = (p * (r * r) + r) * power + (power - 1.0f);
+  // What is not a number stays so.
+  return std::bit_cast<float>(std::bit_cast<unsigned>(result) | -static_cast<unsigned>(size > infinite));
 }
-inline float tanh(float x, float) {
-  return std::tanh(x);
+inline float sigmoid(float x, float = 0.0f) {
+  return 1.0f / (2.0f + exponential_less_one(-x));
+}
+inline float tanh(float x, float = 0.0f) {
+  const float grown = exponential_less_one(2.0f * std::fabs(x));
+  return std::copysign(grown / (grown + 2.0f), x);
 }
 inline float gelu(float x, float) {
   return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
@@ -226,6 +255,20 @@ inline void sub(const float* a, const float* b, float* y, int n) {
 }
 inline void mul(const float* a, const float* b, float* y, int n) {
   for (int i = 0; i < n; ++i) y[i] = a[i] * b[i];
+}
+
+/// A step of an LSTM (Hochreiter and Schmidhuber, 1997; Gers et al., 2000): its cells `c` and outputs `h`, n each, by the sums that
+/// come to its gates, those of the inputs, outputs, forgetting and cells one after the other.
+inline void lstm_step(const float* __restrict gates, float* __restrict c, float* __restrict h, int n) {
+  for (int k = 0; k < n; ++k) {
+    c[k] = sigmoid(gates[2 * n + k]) * c[k] + sigmoid(gates[k]) * tanh(gates[3 * n + k]);
+    h[k] = sigmoid(gates[n + k]) * tanh(c[k]);
+  }
+}
+
+/// Rows of a table, `width` wide, by their numbers.
+inline void gather(const float* table, const long long* numbers, float* y, int count, int width) {
+  for (int i = 0; i < count; ++i) copy(table + numbers[i] * width, y + i * width, width);
 }
 
 /// A linear layer and the function behind it (null: none), as places in the weights; what fit.cpp goes by.

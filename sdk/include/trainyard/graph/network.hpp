@@ -39,6 +39,9 @@ class GraphNetwork final : public Network, public ComputesInDoubles {
   bool runs_by_nodes(const ForwardContext& context) const;
   /// Returns whether a dropout serves places of it.
   bool has_dropout() const;
+  /// Returns the numbers of the nodes at which the dropout acts in the pass of `context`, in their order: on
+  /// what they give, on the weights of their attention, on the states of their cells.
+  std::vector<std::size_t> dropped_nodes(const ForwardContext& context) const;
   std::vector<NamedTensor> parameters() const override;
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;

@@ -49,11 +49,9 @@ class MeanMetric : public Metric {
   }
 
  protected:
-  void add(const at::Tensor& sum, double weight) {
-    sum_.add(sum);
-    weight_.add(weight);
-  }
-  void add(double sum, double weight) {
+  /// Each is a number, or a tensor of one element.
+  template <class Sum, class Weight>
+  void add(const Sum& sum, const Weight& weight) {
     sum_.add(sum);
     weight_.add(weight);
   }
@@ -61,8 +59,7 @@ class MeanMetric : public Metric {
   void add_hits(const at::Tensor& hits, const at::Tensor& target, std::optional<std::int64_t> ignored) {
     if (!ignored) return add(hits.sum(), static_cast<double>(target.numel()));
     const at::Tensor counts = target.ne(*ignored);
-    sum_.add(hits.logical_and(counts).sum());
-    weight_.add(counts.sum());
+    add(hits.logical_and(counts).sum(), counts.sum());
   }
   /// Returns the mean; NaN where nothing was added.
   double mean() const {

@@ -1,4 +1,4 @@
-// Conv, ConvTranspose and the poolings: operators with a window, over one to three dimensions.
+// Conv, ConvTranspose and the poolings: operators with a window, over one to three dimensions; and Resize.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/avg_pool1d.h>
 #include <ATen/ops/avg_pool2d.h>
@@ -16,6 +16,8 @@
 #include <ATen/ops/max_pool3d.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/upsample_nearest2d.h>
 
 #include <limits>
 
@@ -352,6 +354,62 @@ at::Tensor largest_of(const at::Tensor& x, at::IntArrayRef axes) {
   return at::amax(x, axes, true);
 }
 
+// Resize. Height and width alone (attribute `axes` [2, 3]), by `scales` or to `sizes`, as PyTorch resizes: nearest by
+// places rounded down, or linear.
+
+struct Resized {
+  std::int64_t size[2];
+  std::optional<double> scale[2];
+};
+
+Resized resized(const NodeView& op) {
+  op.require_rank(0, 4);
+  op.require(op.node().integers("axes", {}) == Shape{2, 3}, "resizes other dimensions than height and width");
+  op.require(op.has(2) != op.has(3), "needs scales, or else sizes");
+  Resized r;
+  const at::Tensor given = op.value(op.has(3) ? 3 : 2).initializer;
+  op.require(given.defined() && given.numel() == 2, "needs two constants: of height and of width");
+  for (int i = 0; i < 2; ++i) {
+    const double number = given[i].item().toDouble();
+    if (!op.has(3)) r.scale[i] = number;
+    r.size[i] =
+        static_cast<std::int64_t>(op.has(3) ? number : number * static_cast<double>(op.shape(0)[2 + i]));
+    op.require(r.size[i] > 0, "resizes to " + std::to_string(r.size[i]) + ", needs 1 or more");
+  }
+  return r;
+}
+
+bool aligns_corners(const NodeView& op) {
+  return op.node().text("coordinate_transformation_mode", "half_pixel") == "align_corners";
+}
+
+std::vector<TensorType> infer_resize(const NodeView& op) {
+  op.require_floating(0);
+  const std::string mode = op.node().text("mode", "nearest"),
+                    places = op.node().text("coordinate_transformation_mode", "half_pixel"),
+                    rounds = op.node().text("nearest_mode", "round_prefer_floor");
+  if (mode == "nearest")
+    op.require(places == "asymmetric" && rounds == "floor",
+               "takes the nearest by " + places + " and " + rounds + ", needs asymmetric and floor");
+  else
+    op.require(
+        mode == "linear" && (places == "half_pixel" || places == "pytorch_half_pixel" || aligns_corners(op)),
+        "has the mode \"" + mode + "\" by " + places +
+            ", needs nearest, or linear by half_pixel or align_corners");
+  const Resized r = resized(op);
+  op.require(places != "pytorch_half_pixel" || (r.size[0] > 1 && r.size[1] > 1),
+             "resizes to 1 by pytorch_half_pixel");
+  return {{{op.shape(0)[0], op.shape(0)[1], r.size[0], r.size[1]}, op.dtype(0)}};
+}
+
+Call compile_resize(const NodeView& op) {
+  const bool nearest = op.node().text("mode", "nearest") == "nearest";
+  return [=, r = resized(op), corners = aligns_corners(op), x = op.input(0), y = op.output()](Frame& f) {
+    f[y] = nearest ? at::upsample_nearest2d(f[x], r.size, r.scale[0], r.scale[1])
+                   : at::upsample_bilinear2d(f[x], r.size, corners, r.scale[0], r.scale[1]);
+  };
+}
+
 const Operator convolution_table[] = {
     {"Conv",
      2,
@@ -381,6 +439,12 @@ const Operator convolution_table[] = {
      compile_average_pool},
     {"GlobalAveragePool", 1, 1, {}, infer_global_pool, compile_global_pool<mean_of>},
     {"GlobalMaxPool", 1, 1, {}, infer_global_pool, compile_global_pool<largest_of>},
+    {"Resize",
+     1,
+     4,
+     {"axes", "coordinate_transformation_mode", "mode", "nearest_mode"},
+     infer_resize,
+     compile_resize},
 };
 
 }  // namespace

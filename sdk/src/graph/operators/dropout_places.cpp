@@ -48,7 +48,7 @@ bool is_linear(const Graph& graph, const Node& node) {
 /// Returns the positions in `inputs` of the weights that a node may have masked.
 std::vector<std::size_t> weight_inputs(const Node& node) {
   if (node.op == "Gemm" || node.op == "Conv" || node.op == "MatMul") return {1};
-  if (node.op == "LSTM") return {1, 2};
+  if (node.op == "LSTM" || node.op == "GRU" || node.op == "RNN") return {1, 2};
   return {};
 }
 

@@ -6,13 +6,22 @@
 #include <ATen/ops/cos.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/elu.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/erf.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/floor.h>
+#include <ATen/ops/fmod.h>
+#include <ATen/ops/ge.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/gt.h>
 #include <ATen/ops/hardswish.h>
+#include <ATen/ops/le.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/logical_or.h>
+#include <ATen/ops/lt.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mish.h>
@@ -21,6 +30,7 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/selu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sign.h>
@@ -74,6 +84,42 @@ Call compile_binary(const NodeView& op) {
 template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
 constexpr Operator binary(const char* name) {
   return {name, 2, 2, {}, infer_binary, compile_binary<Function>};
+}
+
+/// Numbers, or truths, to truths.
+std::vector<TensorType> infer_truth(const NodeView& op) {
+  return {{op.inputs() == 1 ? op.shape(0) : infer_binary(op).front().shape, at::kBool}};
+}
+
+template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
+constexpr Operator comparison(const char* name) {
+  return {name, 2, 2, {}, infer_truth, compile_binary<Function>};
+}
+
+std::vector<TensorType> infer_where(const NodeView& op) {
+  op.require(op.dtype(0) == at::kBool, "its condition " + op.value(0).name + " holds no truths");
+  op.require(op.dtype(1) == op.dtype(2), std::string("inputs hold ") + c10::toString(op.dtype(1)) + " and " +
+                                             c10::toString(op.dtype(2)) + ", need the same type");
+  const auto both = broadcast(op.shape(1), op.shape(2));
+  const auto shape = both ? broadcast(op.shape(0), *both) : std::nullopt;
+  op.require(shape.has_value(), "shapes " + shape_text(op.shape(0)) + ", " + shape_text(op.shape(1)) +
+                                    " and " + shape_text(op.shape(2)) + " do not broadcast");
+  return {{*shape, op.dtype(1)}};
+}
+
+Call compile_where(const NodeView& op) {
+  return [which = op.input(0), a = op.input(1), b = op.input(2), y = op.output()](Frame& f) {
+    f[y] = at::where(f[which], f[a], f[b]);
+  };
+}
+
+/// Integers have the sign of the divisor, or with `fmod` that of the dividend, as other numbers must.
+Call compile_mod(const NodeView& op) {
+  const bool of_dividend = op.node().integer("fmod", 0) != 0;
+  op.require(of_dividend || at::isIntegralType(op.dtype(0), false), "attribute `fmod` is 0, needs integers");
+  return [=, a = op.input(0), b = op.input(1), y = op.output()](Frame& f) {
+    f[y] = of_dividend ? at::fmod(f[a], f[b]) : at::remainder(f[a], f[b]);
+  };
 }
 
 at::Tensor add(const at::Tensor& a, const at::Tensor& b) {
@@ -237,6 +283,16 @@ const Operator elementwise_table[] = {
     {"Pow", 2, 2, {}, infer_pow, compile_pow},
     {"PRelu", 2, 2, {}, infer_prelu, compile_prelu},
     {"HardSigmoid", 1, 1, {"alpha", "beta"}, infer_floating, compile_hard_sigmoid},
+    comparison<at::eq>("Equal"),
+    comparison<at::gt>("Greater"),
+    comparison<at::ge>("GreaterOrEqual"),
+    comparison<at::lt>("Less"),
+    comparison<at::le>("LessOrEqual"),
+    comparison<at::logical_and>("And"),
+    comparison<at::logical_or>("Or"),
+    {"Not", 1, 1, {}, infer_truth, compile_unary<at::logical_not>},
+    {"Where", 3, 3, {}, infer_where, compile_where},
+    {"Mod", 2, 2, {"fmod"}, infer_binary, compile_mod},
     variadic<add>("Sum"),
     variadic<at::maximum>("Max"),
     variadic<at::minimum>("Min"),

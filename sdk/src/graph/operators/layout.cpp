@@ -18,6 +18,7 @@
 #include <limits>
 #include <numeric>
 
+#include "joined.hpp"
 #include "operator.hpp"
 
 namespace trainyard {
@@ -159,11 +160,20 @@ std::vector<TensorType> infer_concat(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
+/// Weights are joined where they lie, if that is behind each other.
 Call compile_concat(const NodeView& op) {
-  return [axis = op.axis_attribute(0), inputs = op.node().inputs, y = op.output()](Frame& f) {
+  const std::int64_t axis = op.axis_attribute(0);
+  bool weights = axis == 0;
+  for (std::size_t i = 0; i < op.inputs(); ++i) weights = weights && op.value(i).initializer.defined();
+  return [=, inputs = op.node().inputs, y = op.output()](Frame& f) {
     std::vector<at::Tensor> parts;
     parts.reserve(inputs.size());
     for (const ValueId id : inputs) parts.push_back(f[id]);
+    if (weights)
+      if (auto whole = joined_in_place(parts)) {
+        f[y] = *std::move(whole);
+        return;
+      }
     f[y] = at::cat(parts, axis);
   };
 }

@@ -1,19 +1,25 @@
-// LSTM and Attention.
+// LSTM, GRU, RNN and Attention.
 #include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/flip.h>
+#include <ATen/ops/gru_ops.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/promote_types.h>
+#include <ATen/ops/rnn_relu_ops.h>
+#include <ATen/ops/rnn_tanh_ops.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/sub.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -24,36 +30,59 @@
 namespace trainyard {
 namespace {
 
-// LSTM. X [time, batch, in] (layout 0) or [batch, time, in] (layout 1), W [directions, 4 hidden, in],
-// R [directions, 4 hidden, hidden], B [directions, 8 hidden] (those of W, then of R); gates in the order i o
-// f c.
+// LSTM, GRU and RNN. X [time, batch, in] (layout 0) or [batch, time, in] (layout 1), W [directions, gates hidden, in],
+// R [directions, gates hidden, hidden], B [directions, 2 gates hidden] (those of W, then of R); gates in the order i o
+// f c, and z r h; a RNN has one.
+
+/// The reset gate of `gru` acts behind its product, as PyTorch has it, and that of `early_gru` ahead of it.
+enum class Cell : std::uint8_t { lstm, gru, early_gru, tanh, relu };
 
 struct Sequence {
-  std::int64_t time, batch, in, hidden, directions;
-  bool batch_first;
+  Cell cell;
+  std::int64_t gates, time, batch, in, hidden, directions;
+  bool batch_first, is_reversed;
 };
 
-Sequence lstm_sizes(const NodeView& op) {
+/// Both directions of a RNN have one function.
+Cell cell_of(const NodeView& op) {
+  const Node& node = op.node();
+  if (node.op == "LSTM") return Cell::lstm;
+  if (node.op == "GRU") return node.integer("linear_before_reset", 0) != 0 ? Cell::gru : Cell::early_gru;
+  const auto given = node.attributes.find("activations");
+  if (given == node.attributes.end()) return Cell::tanh;
+  const auto* const names = std::get_if<std::vector<std::string>>(&given->second);
+  op.require(names != nullptr && !names->empty() && (names->front() == "Tanh" || names->front() == "Relu") &&
+                 std::count(names->begin(), names->end(), names->front()) == std::ssize(*names),
+             "attribute `activations` needs Tanh or Relu, the same for both directions");
+  return names->front() == "Relu" ? Cell::relu : Cell::tanh;
+}
+
+Sequence sizes(const NodeView& op) {
   op.require_rank(0, 3);
   op.require_rank(1, 3);
   Sequence s;
+  s.cell = cell_of(op);
+  s.gates = s.cell == Cell::lstm ? 4 : op.node().op == "GRU" ? 3 : 1;
   s.batch_first = op.node().integer("layout", 0) != 0;
   s.batch = op.shape(0)[s.batch_first ? 0 : 1];
   s.time = op.shape(0)[s.batch_first ? 1 : 0];
   s.in = op.shape(0)[2];
-  s.hidden = op.node().integer("hidden_size", op.shape(1)[1] / 4);
-  s.directions = op.node().text("direction", "forward") == "bidirectional" ? 2 : 1;
+  s.hidden = op.node().integer("hidden_size", op.shape(1)[1] / s.gates);
+  const std::string direction = op.node().text("direction", "forward");
+  s.directions = direction == "bidirectional" ? 2 : 1;
+  s.is_reversed = direction == "reverse";
   return s;
 }
 
-std::vector<TensorType> infer_lstm(const NodeView& op) {
+/// A LSTM has a second state, of its cells.
+std::vector<TensorType> infer_recurrent(const NodeView& op) {
   const std::string direction = op.node().text("direction", "forward");
-  op.require(direction == "forward" || direction == "bidirectional",
-             "attribute `direction` is \"" + direction + "\", one of forward, bidirectional");
+  op.require(direction == "forward" || direction == "bidirectional" || direction == "reverse",
+             "attribute `direction` is \"" + direction + "\", one of forward, reverse, bidirectional");
   op.require(!op.has(4) && !op.has(7),
              "sequence_lens and peephole weights are not supported, leave inputs 4 and 7 out");
   op.require_floating(0);
-  const Sequence s = lstm_sizes(op);
+  const Sequence s = sizes(op);
   op.require(s.time > 0 && s.in > 0, "input " + op.value(0).name + " has shape " + shape_text(op.shape(0)) +
                                          ", needs " +
                                          (s.batch_first ? "[batch, time, in]" : "[time, batch, in]"));
@@ -64,21 +93,72 @@ std::vector<TensorType> infer_lstm(const NodeView& op) {
   };
   const Shape state =
       s.batch_first ? Shape{s.batch, s.directions, s.hidden} : Shape{s.directions, s.batch, s.hidden};
-  check(1, {s.directions, 4 * s.hidden, s.in});
-  check(2, {s.directions, 4 * s.hidden, s.hidden});
-  check(3, {s.directions, 8 * s.hidden});
+  check(1, {s.directions, s.gates * s.hidden, s.in});
+  check(2, {s.directions, s.gates * s.hidden, s.hidden});
+  check(3, {s.directions, 2 * s.gates * s.hidden});
   check(5, state);
   check(6, state);
   const Shape output = s.batch_first ? Shape{s.batch, s.time, s.directions, s.hidden}
                                      : Shape{s.time, s.directions, s.batch, s.hidden};
-  return {{output, op.dtype(0)}, {state, op.dtype(0)}, {state, op.dtype(0)}};
+  std::vector<TensorType> types(s.cell == Cell::lstm ? 3 : 2, {state, op.dtype(0)});
+  types.front().shape = output;
+  return types;
 }
 
-/// Maps gates i o f c to PyTorch's i f c o: copies the weights each pass, little beside one time step's work.
-at::Tensor torch_gates(const at::Tensor& onnx) {
-  const std::vector<at::Tensor> gate = onnx.chunk(4, 0);
-  return at::cat({gate[0], gate[2], gate[3], gate[1]});
+/// Maps gates i o f c to PyTorch's i f c o, and z r h to its r z n: copies the weights each pass, little beside one time
+/// step's work.
+at::Tensor torch_gates(const at::Tensor& onnx, std::int64_t gates) {
+  if (gates == 1) return onnx;
+  const std::vector<at::Tensor> gate = onnx.chunk(gates, 0);
+  return gates == 4 ? at::cat({gate[0], gate[2], gate[3], gate[1]}) : at::cat({gate[1], gate[0], gate[2]});
 }
+
+/// The part of all: weights of all directions in PyTorch's order, the input as LibTorch takes it, in the order of the
+/// steps, and states, which are zeros where none are given.
+struct Recurrent {
+  Sequence s;
+  ValueId x, w, r, b;
+  std::vector<ValueId> outputs;
+
+  explicit Recurrent(const NodeView& op)
+      : s(sizes(op)),
+        x(op.input(0)),
+        w(op.input(1)),
+        r(op.input(2)),
+        b(op.input(3)),
+        outputs(op.node().outputs) {
+    outputs.resize(3, no_value);
+  }
+
+  std::vector<at::Tensor> weights(Frame& f) const {
+    std::vector<at::Tensor> all;
+    for (std::int64_t d = 0; d < s.directions; ++d) {
+      all.push_back(torch_gates(f[w].select(0, d), s.gates));
+      all.push_back(torch_gates(f[r].select(0, d), s.gates));
+      if (b == no_value) continue;
+      for (const at::Tensor& half : f[b].select(0, d).chunk(2, 0)) all.push_back(torch_gates(half, s.gates));
+    }
+    return all;
+  }
+  /// Under autocast the layer before may give half precision, which at::lstm does not mix with its weights.
+  at::Tensor input(Frame& f, const std::vector<at::Tensor>& weights) const {
+    return in_steps(f[x].to(weights.front().scalar_type()));
+  }
+  at::Tensor in_steps(const at::Tensor& values) const {
+    return s.is_reversed ? at::flip(values, s.batch_first ? 1 : 0) : values;
+  }
+  at::Tensor state(Frame& f, ValueId given, const at::Tensor& input) const {
+    if (given != no_value) return s.batch_first ? f[given].transpose(0, 1) : f[given];
+    return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());
+  }
+  void give(Frame& f, const at::Tensor& output, const at::Tensor& h) const {
+    if (outputs[0] != no_value) {
+      const at::Tensor apart = in_steps(output).unflatten(2, {s.directions, s.hidden});
+      f[outputs[0]] = s.batch_first ? apart : apart.transpose(1, 2);
+    }
+    if (outputs[1] != no_value) f[outputs[1]] = s.batch_first ? h.transpose(0, 1) : h;
+  }
+};
 
 /// Runs one direction, time step by time step, such that dropout can mix the states (zoneout). x [batch,
 /// time, in], h and c [batch, hidden], weights as at::lstm takes them. Returns [batch, time, hidden] and the
@@ -114,49 +194,78 @@ bool has_narrow_lstm() {
 }
 
 Call compile_lstm(const NodeView& op) {
-  const Sequence s = lstm_sizes(op);
   const std::optional<std::size_t> cell = cell_number(op.graph(), op.node());
-  const ValueId x = op.input(0), w = op.input(1), r = op.input(2), b = op.input(3), h0 = op.input(5),
-                c0 = op.input(6);
-  std::vector<ValueId> outputs = op.node().outputs;
-  outputs.resize(3, no_value);
-  return [=](Frame& f) {
-    std::vector<at::Tensor> weights;
-    for (std::int64_t d = 0; d < s.directions; ++d) {
-      weights.push_back(torch_gates(f[w].select(0, d)));
-      weights.push_back(torch_gates(f[r].select(0, d)));
-      if (b == no_value) continue;
-      for (const at::Tensor& half : f[b].select(0, d).chunk(2, 0)) weights.push_back(torch_gates(half));
-    }
-    // Under autocast the layer before may give half precision, which at::lstm does not mix with its weights.
-    const at::Tensor input = f[x].to(weights.front().scalar_type());
-    const auto state = [&](ValueId given) {
-      if (given != no_value) return s.batch_first ? f[given].transpose(0, 1) : f[given];
-      return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());
-    };
+  return [of = Recurrent(op), cell, h0 = op.input(5), c0 = op.input(6)](Frame& f) {
+    const Sequence& s = of.s;
+    const std::vector<at::Tensor> weights = of.weights(f);
+    const at::Tensor input = of.input(f, weights);
+    const at::Tensor first = of.state(f, h0, input), cells = of.state(f, c0, input);
     const auto run = [&] {
       std::optional<c10::impl::ExcludeDispatchKeyGuard> in_float;
       if (input.is_cpu() && !has_narrow_lstm()) in_float.emplace(c10::DispatchKey::AutocastCPU);
       if (!cell || f.dropout.p == 0.0 || !f.dropout.plan->places().cells[*cell].active)
-        return at::lstm(input, {state(h0), state(c0)}, weights, b != no_value, 1, 0.0, f.context.training,
+        return at::lstm(input, {first, cells}, weights, of.b != no_value, 1, 0.0, f.context.training,
                         s.directions == 2, s.batch_first);
-      auto [output, h, c] = carried_lstm(s.batch_first ? input : input.transpose(0, 1),
-                                         state(h0).select(0, 0), state(c0).select(0, 0), weights, *cell, f);
+      auto [output, h, c] = carried_lstm(s.batch_first ? input : input.transpose(0, 1), first.select(0, 0),
+                                         cells.select(0, 0), weights, *cell, f);
       return std::tuple(s.batch_first ? output : output.transpose(0, 1), h.unsqueeze(0), c.unsqueeze(0));
     };
     const auto [output, h, c] = run();
-    if (outputs[0] != no_value) {
-      const at::Tensor apart = output.unflatten(2, {s.directions, s.hidden});
-      f[outputs[0]] = s.batch_first ? apart : apart.transpose(1, 2);
-    }
-    if (outputs[1] != no_value) f[outputs[1]] = s.batch_first ? h.transpose(0, 1) : h;
-    if (outputs[2] != no_value) f[outputs[2]] = s.batch_first ? c.transpose(0, 1) : c;
+    of.give(f, output, h);
+    if (of.outputs[2] != no_value) f[of.outputs[2]] = s.batch_first ? c.transpose(0, 1) : c;
   };
 }
 
-std::int64_t lstm_cost(const NodeView& op) {
-  const Sequence s = lstm_sizes(op);
-  return per_sample(s.time) * per_sample(s.batch) * s.directions * 4 * s.hidden * (s.in + s.hidden);
+/// Runs a GRU whose reset gate acts on the state ahead of its product, which LibTorch has not, step by step. x [batch,
+/// time, in], h [directions, batch, hidden], weights as at::gru takes them.
+std::tuple<at::Tensor, at::Tensor> early_gru(const at::Tensor& x, const at::Tensor& h,
+                                             const std::vector<at::Tensor>& weights) {
+  const auto each = weights.size() / static_cast<std::size_t>(h.size(0));
+  const std::vector<std::int64_t> parts = {2 * h.size(2), h.size(2)};
+  std::vector<at::Tensor> rows, last;
+  for (std::size_t d = 0; d * each < weights.size(); ++d) {
+    const at::Tensor* const own = weights.data() + d * each;
+    const at::Tensor inputs =
+        at::linear(x, own[0], each == 4 ? std::optional(at::add(own[2], own[3])) : std::nullopt);
+    const std::vector<at::Tensor> r = own[1].split_with_sizes(parts);
+    std::vector<at::Tensor> outputs(static_cast<std::size_t>(x.size(1)));
+    at::Tensor state = h[static_cast<std::int64_t>(d)];
+    for (std::int64_t i = 0; i < x.size(1); ++i) {
+      const std::int64_t t = d == 0 ? i : x.size(1) - 1 - i;
+      const std::vector<at::Tensor> of_x = inputs.select(1, t).split_with_sizes(parts, 1);
+      const std::vector<at::Tensor> gate = at::sigmoid(at::add(of_x[0], at::linear(state, r[0]))).chunk(2, 1);
+      const at::Tensor fresh = at::tanh(at::add(of_x[1], at::linear(at::mul(gate[0], state), r[1])));
+      state = at::add(fresh, at::mul(gate[1], at::sub(state, fresh)));
+      outputs[static_cast<std::size_t>(t)] = state;
+    }
+    rows.push_back(at::stack(outputs, 1));
+    last.push_back(state);
+  }
+  return {at::cat(rows, 2), at::stack(last)};
+}
+
+/// GRU and RNN.
+Call compile_plain(const NodeView& op) {
+  return [of = Recurrent(op), h0 = op.input(5)](Frame& f) {
+    const Sequence& s = of.s;
+    const std::vector<at::Tensor> weights = of.weights(f);
+    const at::Tensor input = of.input(f, weights), first = of.state(f, h0, input);
+    if (s.cell == Cell::early_gru) {
+      const auto [output, h] = early_gru(s.batch_first ? input : input.transpose(0, 1), first, weights);
+      return of.give(f, s.batch_first ? output : output.transpose(0, 1), h);
+    }
+    auto* const run = s.cell == Cell::gru    ? at::_ops::gru_input::call
+                      : s.cell == Cell::tanh ? at::_ops::rnn_tanh_input::call
+                                             : at::_ops::rnn_relu_input::call;
+    const auto [output, h] = run(input, first, weights, of.b != no_value, 1, 0.0, f.context.training,
+                                 s.directions == 2, s.batch_first);
+    of.give(f, output, h);
+  };
+}
+
+std::int64_t recurrent_cost(const NodeView& op) {
+  const Sequence s = sizes(op);
+  return per_sample(s.time) * per_sample(s.batch) * s.directions * s.gates * s.hidden * (s.in + s.hidden);
 }
 
 // Attention (opset 23). Q, K, V either [batch, time, heads x width] with the numbers of heads as attributes,
@@ -272,7 +381,21 @@ const Operator sequence_table[] = {
      infer_attention,
      compile_attention,
      attention_cost},
-    {"LSTM", 3, 8, {"direction", "hidden_size", "layout"}, infer_lstm, compile_lstm, lstm_cost},
+    {"GRU",
+     3,
+     6,
+     {"direction", "hidden_size", "layout", "linear_before_reset"},
+     infer_recurrent,
+     compile_plain,
+     recurrent_cost},
+    {"LSTM", 3, 8, {"direction", "hidden_size", "layout"}, infer_recurrent, compile_lstm, recurrent_cost},
+    {"RNN",
+     3,
+     6,
+     {"activations", "direction", "hidden_size", "layout"},
+     infer_recurrent,
+     compile_plain,
+     recurrent_cost},
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
-#include "npz.hpp"
+#include "arrays.hpp"
 
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -15,8 +17,9 @@
 #include <trainyard/error.hpp>
 
 #include "../files.hpp"
+#include "../mapped.hpp"
 
-namespace graph {
+namespace datasets {
 namespace {
 
 template <class T>
@@ -65,25 +68,35 @@ std::vector<std::uint8_t> inflated(std::vector<std::uint8_t> packed, std::uint64
 
 }  // namespace
 
-NpyArray::NpyArray(std::string place, std::vector<std::uint8_t> bytes)
-    : place_(std::move(place)), bytes_(std::move(bytes)) {
+NpyArray::NpyArray(std::string place, std::vector<std::uint8_t> bytes) : place_(std::move(place)) {
+  const auto held = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
+  owner_ = held;
+  read(*held);
+}
+
+NpyArray::NpyArray(const std::string& path) : place_(path) {
+  const std::shared_ptr<const trainyard::lib::Mapping> file = map_file(path);
+  owner_ = file;
+  read({file->data(), file->size()});
+}
+
+void NpyArray::read(std::span<const std::uint8_t> bytes) {
   constexpr char magic[] = "\x93NUMPY";
-  if (bytes_.size() < 10 || std::memcmp(bytes_.data(), magic, 6) != 0) fail("it is no .npy array");
-  const int version = bytes_[6];
+  if (bytes.size() < 10 || std::memcmp(bytes.data(), magic, 6) != 0) fail("it is no .npy array");
+  const int version = bytes[6];
   if (version < 1 || version > 3) fail("it is .npy version " + std::to_string(version) + ", expected 1 to 3");
   const std::size_t prefix = version == 1 ? 10 : 12;
-  if (bytes_.size() < prefix) fail("its header is truncated");
+  if (bytes.size() < prefix) fail("its header is truncated");
   const std::size_t length =
-      version == 1 ? little_endian<std::uint16_t>(&bytes_[8]) : little_endian<std::uint32_t>(&bytes_[8]);
-  begin_ = prefix + length;
-  if (bytes_.size() < begin_) fail("its header is truncated");
-  read_header(std::string(bytes_.begin() + static_cast<std::ptrdiff_t>(prefix),
-                          bytes_.begin() + static_cast<std::ptrdiff_t>(begin_)));
-  const std::size_t found = bytes_.size() - begin_;
+      version == 1 ? little_endian<std::uint16_t>(&bytes[8]) : little_endian<std::uint32_t>(&bytes[8]);
+  if (bytes.size() - prefix < length) fail("its header is truncated");
+  const std::span<const std::uint8_t> header = bytes.subspan(prefix, length);
+  read_header(std::string(header.begin(), header.end()));
+  elements_ = bytes.subspan(prefix + length);
   const auto expected = static_cast<std::size_t>(size_) * static_cast<std::size_t>(width_);
-  if (found != expected)
-    fail("it has " + std::to_string(found) + " bytes, expected " + std::to_string(expected) +
-         " for its shape");
+  if (elements_.size() != expected)
+    fail("it has " + std::to_string(elements_.size()) + " bytes, expected " + std::to_string(expected) +
+         " for its shape: is it cut off?");
   if (by_columns_ && shape_.size() > 1) order_by_rows();
 }
 
@@ -97,12 +110,12 @@ void NpyArray::order_by_rows() {
     strides.push_back(stride);
     stride *= static_cast<std::size_t>(length);
   }
-  std::vector<std::uint8_t> rows;
-  rows.reserve(bytes_.size() - begin_);
+  const auto rows = std::make_shared<std::vector<std::uint8_t>>(elements_.size());
   std::vector<std::int64_t> index(shape_.size(), 0);
-  const std::uint8_t* from = bytes_.data() + begin_;
-  for (std::int64_t i = 0; i < size_; ++i) {
-    rows.insert(rows.end(), from, from + width);
+  const std::uint8_t* from = elements_.data();
+  std::uint8_t* out = rows->data();
+  for (std::int64_t i = 0; i < size_; ++i, out += width) {
+    std::memcpy(out, from, width);
     for (std::size_t axis = shape_.size(); axis-- > 0;) {
       from += strides[axis];
       if (++index[axis] < shape_[axis]) break;
@@ -110,8 +123,8 @@ void NpyArray::order_by_rows() {
       index[axis] = 0;
     }
   }
-  bytes_ = std::move(rows);
-  begin_ = 0;
+  owner_ = rows;
+  elements_ = *rows;
 }
 
 void NpyArray::read_header(const std::string& text) {
@@ -124,14 +137,17 @@ void NpyArray::read_header(const std::string& text) {
   const bool power = width_ == 1 || width_ == 2 || width_ == 4 || width_ == 8;
   const bool known =
       (kind_ == 'f' && width_ >= 2) || kind_ == 'i' || kind_ == 'u' || (kind_ == 'b' && width_ == 1);
-  if (!plain || !power || !known || (type[1] != '<' && width_ > 1))
-    fail("its type is " + std::string(type.substr(0, type.find(','))) +
-         ", expected little-endian integers, floating point or truth values: save it as one of these");
+  const bool ordered = plain && (type[1] == '<' || type[1] == '>' || width_ == 1);
+  if (!ordered || !power || !known)
+    fail("its type is " +
+         std::string(type.substr(0, std::min(type.find(", 'fortran_order'"), std::size_t{60}))) +
+         ", expected integers, floating point of at most 8 bytes or truth values: save it as one of these");
+  swapped_ = type[1] == '>' && width_ > 1;
   if (!shape.starts_with('(')) fail("its header says no shape");
   shape = shape.substr(1, shape.find(')') - 1);
   constexpr std::int64_t most = std::int64_t{1} << 48;
   for (;;) {
-    shape.remove_prefix(std::min(shape.find_first_not_of(" ,"), shape.size()));
+    shape.remove_prefix(std::min(shape.find_first_not_of(" ,L"), shape.size()));
     if (shape.empty()) break;
     std::int64_t length = 0;
     const auto [end, error] = std::from_chars(shape.data(), shape.data() + shape.size(), length);
@@ -147,14 +163,36 @@ void NpyArray::read_header(const std::string& text) {
 
 template <class T>
 T NpyArray::at(std::int64_t i) const {
-  return little_endian<T>(bytes_.data() + begin_ + static_cast<std::size_t>(i) * sizeof(T));
+  std::array<std::uint8_t, sizeof(T)> bytes;
+  std::memcpy(bytes.data(), elements_.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  if (swapped_) std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<T>(bytes);
 }
 
 double NpyArray::number(std::int64_t i) const {
-  if (kind_ != 'f') return static_cast<double>(integer(i));
-  if (width_ == 2)
-    return static_cast<double>(static_cast<float>(c10::Half(at<std::uint16_t>(i), c10::Half::from_bits())));
-  return width_ == 4 ? static_cast<double>(at<float>(i)) : at<double>(i);
+  double value = 0.0;
+  numbers(i, 1, &value);
+  return value;
+}
+
+void NpyArray::numbers(std::int64_t first, std::int64_t count, double* out) const {
+  const auto copy = [&]<class T>(T) {
+    for (std::int64_t i = first; i < first + count; ++i) *out++ = static_cast<double>(at<T>(i));
+  };
+  if (kind_ == 'f' && width_ == 2) {
+    for (std::int64_t i = first; i < first + count; ++i)
+      *out++ =
+          static_cast<double>(static_cast<float>(c10::Half(at<std::uint16_t>(i), c10::Half::from_bits())));
+    return;
+  }
+  if (kind_ == 'f') return width_ == 4 ? copy(float{}) : copy(double{});
+  const bool negative = kind_ == 'i';
+  switch (width_) {
+    case 1: return negative ? copy(std::int8_t{}) : copy(std::uint8_t{});
+    case 2: return negative ? copy(std::int16_t{}) : copy(std::uint16_t{});
+    case 4: return negative ? copy(std::int32_t{}) : copy(std::uint32_t{});
+    default: return negative ? copy(std::int64_t{}) : copy(std::uint64_t{});
+  }
 }
 
 std::int64_t NpyArray::integer(std::int64_t i) const {
@@ -199,7 +237,7 @@ std::vector<std::uint8_t> Npz::bytes(std::uint64_t offset, std::uint64_t count, 
   file_.seekg(static_cast<std::streamoff>(offset));
   file_.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(count));
   if (!file_) fail(what + " cannot be read");
-  datasets::files::tell_read(count);
+  files::tell_read(count);
   return found;
 }
 
@@ -293,4 +331,11 @@ void Npz::fail(const std::string& message) const {
   throw trainyard::DataError(path_ + ": " + message);
 }
 
-}  // namespace graph
+NpyArray read_array(const std::string& path, const std::string& name) {
+  std::array<char, 2> magic{};
+  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
+  if (magic != std::array{'P', 'K'}) return NpyArray(path);
+  return Npz(path).read(name);
+}
+
+}  // namespace datasets
