@@ -212,7 +212,7 @@ class Commands(unittest.TestCase):
 
     @staticmethod
     def run_in(folder, words):
-        return subprocess.run(words, text=True, capture_output=True, cwd=folder, timeout=120,
+        return subprocess.run(words, text=True, capture_output=True, cwd=folder, timeout=600,
                               env={**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1"})
 
     def check(self, words):
