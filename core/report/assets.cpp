@@ -15,6 +15,7 @@ p { margin: 0.4em 0; }
 .faint, .note { color: var(--faint); font-size: 0.87em; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.93em; }
+caption { font-weight: 600; text-align: left; }
 th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; }
 tbody th { font-weight: 400; white-space: nowrap; }

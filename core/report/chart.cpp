@@ -20,6 +20,14 @@ std::string share(double part, double whole) {
   return tenth(100.0 * part / whole) + "%";
 }
 
+bool spreads(const Band& band) {
+  return std::any_of(band.begin(), band.end(), [](const Spread& point) { return point.high > point.low; });
+}
+
+std::string place(const Frame& frame, const Spread& point) {
+  return tenth(frame.x(static_cast<double>(point.step))) + " " + tenth(frame.y(point.mean));
+}
+
 /// Draws a line through the points, broken where one is not finite. Round ends make a single point a dot.
 std::string line_through(const Frame& frame, const Band& band, const std::vector<std::size_t>& kept) {
   std::string path;
@@ -30,10 +38,8 @@ std::string line_through(const Frame& frame, const Band& band, const std::vector
       down = false;
       continue;
     }
-    path += (down ? "L" : "M") + tenth(frame.x(static_cast<double>(point.step))) + " " +
-            tenth(frame.y(point.mean));
-    const bool alone = !down && (i + 1 == kept.size() || !std::isfinite(band[kept[i + 1]].mean));
-    if (alone) path += "h0";
+    path += (down ? "L" : "M") + place(frame, point);
+    if (!down && (i + 1 == kept.size() || !std::isfinite(band[kept[i + 1]].mean))) path += "h0";  // alone
     down = true;
   }
   return path;
@@ -42,8 +48,7 @@ std::string line_through(const Frame& frame, const Band& band, const std::vector
 std::string dots_at(const Frame& frame, const Band& band) {
   std::string path;
   for (const Spread& point : band)
-    if (std::isfinite(point.mean))
-      path += "M" + tenth(frame.x(static_cast<double>(point.step))) + " " + tenth(frame.y(point.mean)) + "h0";
+    if (std::isfinite(point.mean)) path += "M" + place(frame, point) + "h0";
   return path;
 }
 
@@ -88,8 +93,8 @@ std::string area_of(const Frame& frame, const Band& band, std::size_t columns) {
 
 std::string path(const std::string& kind, std::size_t group, const std::string& points) {
   if (points.empty()) return {};
-  return "<path class=\"" + kind + " c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "") +
-         "\" data-group=\"" + std::to_string(group) + "\" d=\"" + points + "\"/>\n";
+  return "<path class=\"" + kind + " " + look(group) + "\" data-group=\"" + std::to_string(group) +
+         "\" d=\"" + points + "\"/>\n";
 }
 
 /// Labels each mark with its number and, where it fits, its word, in the first of three rows that is free.
@@ -145,9 +150,7 @@ Json values_of(const ChartInput& input, const std::vector<std::vector<std::size_
       apart.push_back(number((point.high - point.low) / 2));
     }
     Json one = {{"g", g}, {"x", std::move(steps)}, {"y", std::move(values)}};
-    if (std::any_of(input.bands[g].begin(), input.bands[g].end(),
-                    [](const Spread& point) { return point.high > point.low; }))
-      one["e"] = std::move(apart);
+    if (spreads(input.bands[g])) one["e"] = std::move(apart);
     series.push_back(std::move(one));
   }
   return series;
@@ -157,9 +160,7 @@ std::string curves(const ChartInput& input, const Frame& frame,
                    const std::vector<std::vector<std::size_t>>& kept) {
   std::string svg;
   for (std::size_t g = 0; g < input.bands.size(); ++g)
-    if (std::any_of(input.bands[g].begin(), input.bands[g].end(),
-                    [](const Spread& point) { return point.high > point.low; }))
-      svg += path("band", g, area_of(frame, input.bands[g], input.columns));
+    if (spreads(input.bands[g])) svg += path("band", g, area_of(frame, input.bands[g], input.columns));
   for (std::size_t g = 0; g < input.bands.size(); ++g) {
     svg += path("curve", g, line_through(frame, input.bands[g], kept[g]));
     if (input.bands[g].size() <= few) svg += path("dots", g, dots_at(frame, input.bands[g]));

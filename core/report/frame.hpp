@@ -13,8 +13,8 @@ namespace trainyard::report {
 
 constexpr double plot_width = 600, plot_height = 220;
 
-/// The extents of a drawing. Values are laid out by their logarithm where all are positive and reach over three
-/// orders of magnitude.
+/// The extents of a drawing. Values are laid out by their logarithm where all are positive, reach over three orders of
+/// magnitude and are more than two a curve.
 class Frame {
  public:
   explicit Frame(const std::vector<Band>& bands) {
@@ -33,7 +33,7 @@ class Frame {
     } else {
       auto low = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 20);
       std::nth_element(all.begin(), low, all.end());
-      log_ = lowest_ > 0.0 && highest_ / *low >= 1000.0;
+      log_ = all.size() > 2 * bands.size() && lowest_ > 0.0 && highest_ / *low >= 1000.0;
     }
     low_ = scaled(lowest_), high_ = scaled(highest_);
     const double margin = high_ > low_ ? (high_ - low_) / 25 : std::max(std::abs(high_) / 10, 1e-9);

@@ -14,6 +14,11 @@ inline std::string escaped(std::string_view text) {
   return lib::escaped(text, "<>&\"'");
 }
 
+/// Returns the classes of what is drawn for a group: eight colours, then the same with dashes.
+inline std::string look(std::size_t group) {
+  return "c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "");
+}
+
 /// Returns JSON as text for a script element, escaping "<" because "</script" and "<!--" would end it.
 inline std::string script_text(const control::Json& json) {
   std::string safe;

@@ -25,8 +25,8 @@ std::string title_of(const Shown& shown) {
 std::string legend(const Shown& shown) {
   std::string html = "<div class=\"legend\">";
   for (std::size_t g = 0; g < shown.groups.size(); ++g)
-    html += "<span><span class=\"swatch c" + std::to_string(g % 8) + (g >= 8 ? " dashed" : "") +
-            "\"></span>" + escaped(shown.groups[g].label) + "</span>";
+    html +=
+        "<span><span class=\"swatch " + look(g) + "\"></span>" + escaped(shown.groups[g].label) + "</span>";
   html += "</div>\n";
   if (std::any_of(shown.groups.begin(), shown.groups.end(),
                   [](const Group& each) { return each.runs.size() > 1; }))
@@ -45,11 +45,7 @@ Page page_of(const std::vector<RunData>& runs, const std::string& time) {
   const Shown shown = report::shown(runs);
   const std::vector<std::string> metrics = metrics_of(runs);
   ChartInput input;
-  Json labels = Json::array();
-  for (const Group& group : shown.groups) {
-    input.labels.push_back(group.label);
-    labels.push_back(group.label);
-  }
+  for (const Group& group : shown.groups) input.labels.push_back(group.label);
   input.marks = shown.marks;
   input.columns = std::clamp(columns_of_all / std::max<std::size_t>(1, shown.groups.size() * metrics.size()),
                              least_columns, most_columns);
@@ -69,12 +65,13 @@ Page page_of(const std::vector<RunData>& runs, const std::string& time) {
   html += runs_table(shown);
   html += "<h2>Curves</h2>\n" + legend(shown) + "<div class=\"charts\">\n" + charts + "</div>\n";
   html += section("Metrics", outcomes_table(shown), "");
+  html += left_tables(shown);
   html += section("Where the time went", time_table(shown), "A run writes its times when it ends.");
   html += section("Keys that differ", keys_table(shown),
                   runs.size() > 1 ? "The run files are the same." : "There is one run.");
   html += section("Journal", journal_table(shown), "Nothing was stopped, skipped or changed.");
-  html += "<script type=\"application/json\" id=\"labels\">" + script_text(labels) + "</script>\n<script>" +
-          std::string(script) + "</script>\n</body>\n</html>\n";
+  html += "<script type=\"application/json\" id=\"labels\">" + script_text(input.labels) +
+          "</script>\n<script>" + std::string(script) + "</script>\n</body>\n</html>\n";
   return {std::move(html), metrics.size()};
 }
 

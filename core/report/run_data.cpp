@@ -19,6 +19,11 @@ const Value* at(const Table& config, std::string_view table, std::string_view ke
   return inner != nullptr ? inner->find(key) : nullptr;
 }
 
+std::string text_of(const Value* value) {
+  const std::string* text = value != nullptr ? value->get_if<std::string>() : nullptr;
+  return text != nullptr ? *text : std::string();
+}
+
 /// Returns the file that the run's sink `jsonl` writes; empty if it has none.
 std::string metrics_file(const Table& config) {
   const Value* sinks = at(config, "logging", "sinks");
@@ -26,11 +31,9 @@ std::string metrics_file(const Table& config) {
   if (list == nullptr) return {};
   for (const Value& each : *list) {
     const Table* sink = each.get_if<Table>();
-    const Value* type = sink != nullptr ? sink->find("type") : nullptr;
-    const Value* file = sink != nullptr ? sink->find("file") : nullptr;
-    if (type == nullptr || type->get_if<std::string>() == nullptr || type->as<std::string>() != "jsonl")
-      continue;
-    return file != nullptr && file->get_if<std::string>() ? file->as<std::string>() : "metrics.jsonl";
+    if (sink == nullptr || text_of(sink->find("type")) != "jsonl") continue;
+    const std::string file = text_of(sink->find("file"));
+    return file.empty() ? "metrics.jsonl" : file;
   }
   return {};
 }
@@ -66,15 +69,24 @@ void read_metrics(const std::string& file, RunData& run) {
   }
 }
 
+std::map<std::string, std::string> read_tables(const std::string& folder) {
+  std::map<std::string, std::string> tables;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().extension() == ".tsv")
+      tables[entry.path().stem().string()] = lib::read_file(entry.path()).value_or("");
+  return tables;
+}
+
 }  // namespace
 
 std::string RunData::config_of(std::string_view table, std::string_view key) const {
-  const Value* value = at(config, table, key);
-  return value != nullptr && value->get_if<std::string>() ? value->as<std::string>() : std::string();
+  return text_of(at(config, table, key));
 }
 
 RunData read_run(const std::string& path) {
-  RunData run{.path = path, .name = {}, .state = {}, .config = {}, .curves = {}, .journal = {}, .result = {}};
+  RunData run;
+  run.path = path;
   const std::string file = path + "/config.toml";
   config::Findings findings;
   std::optional<Table> config = config::parse_text(file, RunDirectory::read_config(path), findings);
@@ -93,6 +105,7 @@ RunData read_run(const std::string& path) {
   if (run.curves.empty())
     throw DataError("'" + path + "' has no metrics to show: " + sink +
                     " holds no value yet; a run writes the first after logging.interval steps");
+  run.tables = read_tables(path + "/report");
   run.journal = RunDirectory::read_journal(path);
   run.result = control::object_in(lib::read_file(path + "/result.json").value_or(""));
   return run;

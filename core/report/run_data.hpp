@@ -25,7 +25,9 @@ struct RunData {  // NOLINT(bugprone-exception-escape): what nlohmann's json mov
   Table config;
   std::map<std::string, Curve> curves;  ///< by metric; a run has at least one
   std::vector<JournalEntry> journal;
-  control::Json result;     ///< result.json; null while the run goes, or if it was killed
+  control::Json result;  ///< result.json; null while the run goes, or if it was killed
+  std::map<std::string, std::string>
+      tables;               ///< what plugins left in report/*.tsv: a line a row, tabs between cells
   std::int64_t unread = 0;  ///< complete lines of the metrics file that are no record
   std::int64_t steps = 0;   ///< step of the last record
   std::string config_of(std::string_view table, std::string_view key) const;  ///< text; empty where absent

@@ -6,6 +6,7 @@
 
 #include "core/report/html.hpp"
 #include "core/report/numbers.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -15,7 +16,7 @@ using control::Json;
 constexpr std::size_t listed_marks = 200;  ///< most marks of a run
 
 std::string swatch(std::size_t group) {
-  return "<span class=\"swatch c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "") + "\"></span>";
+  return "<span class=\"swatch " + look(group) + "\"></span>";
 }
 
 std::string cell(const std::string& html, const char* kind = nullptr) {
@@ -32,6 +33,13 @@ std::string head(const Shown& shown, const std::string& first) {
 
 std::string table(const std::string& id, const std::string& rows) {
   return "<div class=\"wide\"><table id=\"" + id + "\">" + rows + "</tbody></table></div>\n";
+}
+
+std::string rows_of(const std::string& text) {
+  std::string rows = "<tr><td>";
+  for (const char c : escaped(lib::trimmed(text, "\n")))
+    rows += c == '\t' ? "</td><td class=\"number\">" : c == '\n' ? "</td></tr><tr><td>" : std::string(1, c);
+  return rows + "</td></tr>";
 }
 
 /// Returns a run's journal entries as marks; consecutive entries that are alike share one.
@@ -55,13 +63,17 @@ std::vector<Mark> marks_of(const RunData& run, std::size_t group, std::size_t pl
   return marks;
 }
 
-/// Returns a number of result.json, or nothing.
+/// Returns a part of result.json, null where it is not there.
+Json part(const Json& json, const char* key) {
+  return json.is_object() ? json.value(key, Json()) : Json();
+}
+
 std::optional<double> number(const Json& json, const char* key) {
-  return json.is_object() ? control::number(json.value(key, Json())) : std::nullopt;
+  return control::number(part(json, key));
 }
 
 std::string text(const Json& json, const char* key) {
-  const Json value = json.is_object() ? json.value(key, Json()) : Json();
+  const Json value = part(json, key);
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
@@ -103,38 +115,26 @@ struct Seconds {
 /// Returns the seconds of a training: the sum of its phases, else the time that result.json reports.
 double whole_of(const Json& result) {
   double sum = 0.0;
-  const Json phases = result.is_object() ? result.value("time", Json()) : Json();
-  if (phases.is_object())
-    for (const Json& value : phases) sum += control::number(value).value_or(0.0);
+  for (const Json& value : part(result, "time")) sum += control::number(value).value_or(0.0);
   return sum > 0.0 ? sum : number(result, "seconds").value_or(0.0);
 }
 
-/// Adds the time of a plugin's hooks as rows below it; the name has two lines, plugin and event.
-void take_events(const Json& plugin, const std::string& name, std::size_t run, std::size_t runs,
-                 Seconds& seconds) {
-  const Json events = plugin.value("events", Json());
-  if (!events.is_object()) return;
-  for (const auto& [event, value] : events.items())
-    if (const std::optional<double> part = control::number(value))
-      seconds.add(name + "\n" + event, run, runs, *part);
+/// Adds each number of an object, by its key behind `prefix`.
+void take(const Json& times, const std::string& prefix, std::size_t run, std::size_t runs, Seconds& seconds) {
+  if (!times.is_object()) return;
+  for (const auto& [key, value] : times.items())
+    if (const std::optional<double> each = control::number(value))
+      seconds.add(prefix + key, run, runs, *each);
 }
 
+/// The times of a plugin's hooks are rows below it, whose names have two lines: plugin and event.
 void take_plugins(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
-  const Json plugins = result.is_object() ? result.value("plugins", Json()) : Json();
-  if (!plugins.is_array()) return;
-  for (const Json& plugin : plugins)
+  for (const Json& plugin : part(result, "plugins"))
     if (const std::optional<double> all = number(plugin, "seconds")) {
       const std::string name = text(plugin, "kind") + " " + text(plugin, "name");
       seconds.add(name, run, runs, *all);
-      take_events(plugin, name, run, runs, seconds);
+      take(part(plugin, "events"), name + "\n", run, runs, seconds);
     }
-}
-
-void take_phases(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
-  const Json phases = result.is_object() ? result.value("time", Json()) : Json();
-  if (!phases.is_object()) return;
-  for (const auto& [phase, value] : phases.items())
-    if (const std::optional<double> part = control::number(value)) seconds.add(phase, run, runs, *part);
 }
 
 std::string time_rows(const Shown& shown, const Seconds& seconds, const char* title) {
@@ -232,7 +232,7 @@ std::string outcomes_table(const Shown& shown) {
 std::string time_table(const Shown& shown) {
   Seconds phases, plugins;
   for (std::size_t i = 0; i < shown.runs.size(); ++i) {
-    take_phases(shown.runs[i].result, i, shown.runs.size(), phases);
+    take(part(shown.runs[i].result, "time"), "", i, shown.runs.size(), phases);
     take_plugins(shown.runs[i].result, i, shown.runs.size(), plugins);
   }
   std::string html;
@@ -256,6 +256,16 @@ std::string keys_table(const Shown& shown) {
     html += "</tr>";
   }
   return table("keys", html);
+}
+
+std::string left_tables(const Shown& shown) {
+  std::string html;
+  for (std::size_t i = 0; i < shown.runs.size(); ++i)
+    for (const auto& [name, text] : shown.runs[i].tables)
+      html += table(escaped(name) + "-" + std::to_string(i), "<caption>" + swatch(shown.group_of[i]) +
+                                                                 escaped(shown.labels[i] + ", " + name) +
+                                                                 "</caption><tbody>" + rows_of(text));
+  return html;
 }
 
 std::string journal_table(const Shown& shown) {

@@ -21,7 +21,8 @@ Shown shown(const std::vector<RunData>& runs);
 
 std::string runs_table(const Shown& shown);
 std::string outcomes_table(const Shown& shown);
-std::string time_table(const Shown& shown);  ///< empty where no run has a result
+std::string time_table(const Shown& shown);   ///< empty where no run has a result
+std::string left_tables(const Shown& shown);  ///< what plugins left in the folders of the runs
 std::string keys_table(const Shown& shown);
 std::string journal_table(const Shown& shown);
 

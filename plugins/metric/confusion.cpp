@@ -1,6 +1,9 @@
-// Which classes are taken for which: a table of counts in the log after each evaluation, a row a class, a column what
-// the network says. As values the diagonal: the share of each class that is said to be of it.
+// Which classes are taken for which: a table of counts after each evaluation, a row a class, a column what the network
+// says, in the log and, for `trainyard report`, in the run's folder. As values the diagonal: the share of each class
+// that is said to be of it.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -13,6 +16,8 @@
 #include <trainyard/ranks.hpp>
 
 #include "class_counts.hpp"
+#include "lib/new_file.hpp"
+#include "lib/words.hpp"
 
 namespace {
 
@@ -27,8 +32,9 @@ class Confusion final : public Metric, public ReadsDataset {
     m.name("confusion")
         .version("1.0.0")
         .summary(
-            "Table of classes and what they are taken for, in the log after each evaluation; recall of each "
-            "class.");
+            "Table of classes and what they are taken for, in the log after each evaluation and in the "
+            "report; "
+            "recall of each class.");
     metrics::describe_ignore_index(m);
     m.hook<&Confusion::show>(Event::eval_end);
   }
@@ -89,6 +95,8 @@ class Confusion final : public Metric, public ReadsDataset {
     const std::string split(context.split());
     constexpr std::size_t widest = 20;  // classes that a table in a terminal has room for
     table.rows.size() <= widest ? show_table(split, table) : show_largest(split, table);
+    constexpr std::size_t widest_page = 100;
+    if (table.rows.size() <= widest_page) write(split, context.clock().step, lines_of(table));
   }
 
  private:
@@ -137,7 +145,7 @@ class Confusion final : public Metric, public ReadsDataset {
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "%";
   }
 
-  void show_table(const std::string& split, const Table& table) const {
+  std::vector<Cells> lines_of(const Table& table) const {
     std::vector<Cells> lines = {{"target \\ said"}};
     const auto classes = std::ssize(table.rows);
     for (std::int64_t c = 0; c < classes; ++c) lines[0].push_back(label(c));
@@ -150,8 +158,28 @@ class Confusion final : public Metric, public ReadsDataset {
     lines.push_back({"precision"});
     for (std::size_t s = 0; s < table.rows.size(); ++s)
       lines.back().push_back(percent(table.rows[s][s], table.said[s]));
+    return lines;
+  }
+
+  void show_table(const std::string& split, const Table& table) const {
     say(split + ":");
-    for (const std::string& line : aligned(lines)) say(line);
+    for (const std::string& line : aligned(lines_of(table))) say(line);
+  }
+
+  void write(const std::string& split, std::int64_t step, std::vector<Cells> lines) const {
+    const std::filesystem::path folder = std::filesystem::path(host().run().directory) / "report";
+    std::error_code none;
+    std::filesystem::create_directories(folder, none);
+    lib::NewFile made(folder / (split + "_confusion.tsv"));
+    std::ofstream file(made.temporary());
+    lines[0][0] += ", step " + std::to_string(step);
+    for (Cells& cells : lines) {
+      for (std::string& cell : cells) std::replace(cell.begin(), cell.end(), '\t', ' ');
+      file << lib::join(cells, "\t") << '\n';
+    }
+    file.close();
+    if (!file || made.put_in_place())
+      host().log(LogLevel::warning, "the table for the report cannot be written to " + folder.string());
   }
 
   /// The first column to the left, numbers to the right.

@@ -100,6 +100,24 @@ struct Split {
   }
 };
 
+/// "rex+0.01" of "rex, 0.01": folders are named after trials, and are typed.
+std::string without_blanks(std::string name) {
+  for (std::size_t at; (at = name.find(", ")) != std::string::npos;) name.replace(at, 2, "+");
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
+template <class Named>
+void refuse_equal(const std::vector<Named>& all, const char* what) {
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (without_blanks(all[i].name) == without_blanks(all[j].name))
+        throw ConfigError(
+            "two " + std::string(what) + " are called \"" + all[j].name + "\"" +
+            (all[i].name == all[j].name ? "" : " and \"" + all[i].name + "\", which are one folder") +
+            ": give one another name");
+}
+
 /// "lr=0.1" of "optimizer.lr=0.1".
 std::string short_text(const std::string& change) {
   const std::size_t dot = change.substr(0, change.find('=')).rfind('.');
@@ -183,12 +201,11 @@ class Compare final : public trainyard::Study {
     metrics.insert(metrics.end(), common.also.begin(), common.also.end());
     for (const std::string& metric : metrics) add_tables(metric, result.tables);
     result.plots.push_back(plot());
-    for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
-      const auto means = worths(cell);
-      const auto best = static_cast<std::size_t>(std::ranges::max_element(means) - means.begin());
-      result.best.push_back({cells_.size() == 1 ? "" : cells_[cell].name(),
-                             trial("report", cells_[cell], strategies_[best], chosen_.at({cell, best}), 0)});
-    }
+    const std::vector<std::size_t> best = this->best();
+    for (std::size_t cell = 0; cell < cells_.size(); ++cell)
+      result.best.push_back(
+          {cells_.size() == 1 ? "" : cells_[cell].name(),
+           trial("report", cells_[cell], strategies_[best[cell]], chosen_.at({cell, best[cell]}), 0)});
     return result;
   }
 
@@ -204,6 +221,7 @@ class Compare final : public trainyard::Study {
                            .tune = {},
                            .budgets = {}});
     }
+    refuse_equal(settings_, "settings");
     for (Setting& setting : settings_) {
       if (setting.run.empty()) setting.run = common.run;
       if (setting.tune_run.empty()) setting.tune_run = options_.tune_run;
@@ -234,11 +252,8 @@ class Compare final : public trainyard::Study {
       strategies_ = std::move(all);
     }
     std::string names;
-    for (const Strategy& strategy : strategies_) {
-      if (std::ranges::count(strategies_, strategy.name, &Strategy::name) > 1)
-        throw ConfigError("two strategies are called \"" + strategy.name + "\": give one another name");
-      names += (names.empty() ? "" : ", ") + strategy.name;
-    }
+    for (const Strategy& strategy : strategies_) names += (names.empty() ? "" : ", ") + strategy.name;
+    refuse_equal(strategies_, "strategies");
     if (options_.against.empty()) options_.against = strategies_.front().name;
     if (std::ranges::find(strategies_, options_.against, &Strategy::name) == strategies_.end())
       throw ConfigError("`against` is \"" + options_.against + "\", and what is compared: " + names);
@@ -290,20 +305,21 @@ class Compare final : public trainyard::Study {
                    const std::string& tuned, int seed) const {
     const Setting& setting = *cell.setting;
     const bool tunes = part == "tune";
-    StudyTrial trial{.name = part + "/" + setting.name + (cell.budget ? "/" + cell.budget->text() : "") +
-                             "/" + strategy.name + (tunes ? "/" + short_text(tuned) : "") + "/seed " +
-                             std::to_string(seed),
-                     .run = tunes ? setting.tune_run : setting.run,
-                     .set = common.set,
-                     .until = cell.budget,
-                     .labels = {{"part", part},
-                                {"setting", setting.name},
-                                {"budget", cell.budget ? cell.budget->text() : ""},
-                                {"strategy", strategy.name},
-                                {"tuned", tuned},
-                                {"seed", std::to_string(seed)}},
-                     .panel = tunes ? "" : cell.name(),
-                     .series = strategy.name};
+    StudyTrial trial{
+        .name = without_blanks(part + "/" + setting.name + (cell.budget ? "/" + cell.budget->text() : "") +
+                               "/" + strategy.name + (tunes ? "/" + short_text(tuned) : "") + "/seed" +
+                               std::to_string(seed)),
+        .run = tunes ? setting.tune_run : setting.run,
+        .set = common.set,
+        .until = cell.budget,
+        .labels = {{"part", part},
+                   {"setting", setting.name},
+                   {"budget", cell.budget ? cell.budget->text() : ""},
+                   {"strategy", strategy.name},
+                   {"tuned", tuned},
+                   {"seed", std::to_string(seed)}},
+        .panel = tunes ? "" : cell.name(),
+        .series = strategy.name};
     trial.set.insert(trial.set.end(), setting.set.begin(), setting.set.end());
     trial.set.insert(trial.set.end(), strategy.set.begin(), strategy.set.end());
     if (!tuned.empty()) trial.set.push_back(tuned);
@@ -419,17 +435,44 @@ class Compare final : public trainyard::Study {
     return {text, of.mean, std::isnan(of.half) ? std::nullopt : std::optional(of.half)};
   }
 
-  trainyard::ResultCell difference(std::size_t cell, std::size_t strategy, const std::string& metric) const {
-    const auto against = static_cast<std::size_t>(
-        std::ranges::find(strategies_, options_.against, &Strategy::name) - strategies_.begin());
+  trainyard::ResultCell difference(std::size_t cell, std::size_t against, std::size_t strategy,
+                                   const std::string& metric) const {
+    if (strategy == against) return {"-", {}, {}};
     const auto a = by_seed(cell, against, metric), b = by_seed(cell, strategy, metric);
     std::vector<double> pairs;
     for (std::size_t seed = 0; seed < a.size(); ++seed)
       if (a[seed] && b[seed]) pairs.push_back(*a[seed] - *b[seed]);
     if (pairs.empty()) return {"failed", {}, {}};
     const studies::Interval of = studies::interval(pairs);
-    return {studies::printed("%+.4f", of.mean) + " ± " + studies::printed("%.4f", of.half), of.mean,
-            std::isnan(of.half) ? std::nullopt : std::optional(of.half)};
+    const bool known = !std::isnan(of.half);  // of one seed it is not
+    return {studies::printed("%+.4f", of.mean) + (known ? " ± " + studies::printed("%.4f", of.half) : ""),
+            of.mean, known ? std::optional(of.half) : std::nullopt};
+  }
+
+  /// Of each cell the differences of one strategy from all.
+  trainyard::ResultTable differences(std::string title, const std::string& metric,
+                                     const std::vector<std::size_t>& against) const {
+    trainyard::ResultTable table{.title = std::move(title), .columns = {""}, .rows = {}};
+    const bool one = std::ranges::count(against, against.front()) == std::ssize(against);
+    for (std::size_t strategy = 0; strategy < strategies_.size(); ++strategy)
+      if (!one || strategy != against.front()) table.columns.push_back(strategies_[strategy].name);
+    for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
+      table.rows.push_back({{cells_[cell].name(), {}, {}}});
+      for (std::size_t strategy = 0; strategy < strategies_.size(); ++strategy)
+        if (!one || strategy != against.front())
+          table.rows.back().push_back(difference(cell, against[cell], strategy, metric));
+    }
+    return table;
+  }
+
+  /// Of each cell the strategy whose mean is best.
+  std::vector<std::size_t> best() const {
+    std::vector<std::size_t> best;
+    for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
+      const std::vector<double> means = worths(cell);
+      best.push_back(static_cast<std::size_t>(std::ranges::max_element(means) - means.begin()));
+    }
+    return best;
   }
 
   void add_tables(const std::string& metric, std::vector<trainyard::ResultTable>& tables) const {
@@ -439,22 +482,11 @@ class Compare final : public trainyard::Study {
                                           (tuned ? "; in brackets what it was tuned to" : ""),
                                  .columns = {""},
                                  .rows = {}};
-    trainyard::ResultTable paired{
-        .title = options_.against + " less each other, paired by seed, with its 95 % interval",
-        .columns = {""},
-        .rows = {}};
-    for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
-      means.rows.push_back({{cells_[cell].name(), {}, {}}});
-      paired.rows.push_back({{cells_[cell].name(), {}, {}}});
-    }
+    for (const Cell& cell : cells_) means.rows.push_back({{cell.name(), {}, {}}});
     for (std::size_t strategy = 0; strategy < strategies_.size(); ++strategy) {
-      const bool other = strategies_[strategy].name != options_.against;
       means.columns.push_back(strategies_[strategy].name);
-      if (other) paired.columns.push_back(strategies_[strategy].name);
-      for (std::size_t cell = 0; cell < cells_.size(); ++cell) {
+      for (std::size_t cell = 0; cell < cells_.size(); ++cell)
         means.rows[cell].push_back(mean(cell, strategy, metric));
-        if (other) paired.rows[cell].push_back(difference(cell, strategy, metric));
-      }
     }
     if (metric == common.metric) {
       means.rows.push_back({{"average rank", {}, {}}});
@@ -462,7 +494,15 @@ class Compare final : public trainyard::Study {
         means.rows.back().push_back({studies::printed("%.2f", rank), rank, {}});
     }
     tables.push_back(std::move(means));
-    if (strategies_.size() > 1) tables.push_back(std::move(paired));
+    if (strategies_.size() < 2) return;
+    const std::string paired = " less each other, paired by seed" +
+                               std::string(options_.seeds > 1 ? ", with its 95 % interval" : "");
+    const auto against = std::ranges::find(strategies_, options_.against, &Strategy::name);
+    const std::vector<std::size_t> chosen(cells_.size(),
+                                          static_cast<std::size_t>(against - strategies_.begin()));
+    tables.push_back(differences(options_.against + paired, metric, chosen));
+    if (const std::vector<std::size_t> best = this->best(); strategies_.size() > 2 && best != chosen)
+      tables.push_back(differences("The best" + paired, metric, best));
   }
 
   /// Of each cell, by how much a strategy is above or below the mean of all: cells differ by more than strategies do.

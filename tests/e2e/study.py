@@ -71,6 +71,11 @@ class Compare(StudyTest):
         words = (word for change in changes for word in ("--set", change))
         return self.train(text, *words, "--overwrite", run="alone")["metrics"]["val/loss"]
 
+    def test_one_seed_has_no_interval(self):
+        said = self.study("--set", "study.seeds=1").stdout
+        self.assertNotIn("nan", said)
+        self.assertIn("linear less each other, paired by seed:", said)
+
     def test_what_is_chosen_is_chosen_by_other_runs_than_those_of_the_table(self):
         said = self.study().stdout
         self.assertEqual(len(self.runs(part="tune")), 2 * 2 * 2 * 2)
@@ -121,18 +126,40 @@ class Compare(StudyTest):
         self.assertNotEqual({row["trial"]: row["val/loss"] for row in self.runs(part="report") if row["trial"] in before}, before)
 
     def test_axes_stand_for_lists_of_combinations_and_nothing_need_be_tuned(self):
-        self.write("axes.toml", SMALL + '[study]\ntype = "compare"\nmetric = "val/accuracy"\nseeds = 3\n'
+        self.write("axes.toml", SMALL + '[study]\ntype = "compare"\nmetric = "val/accuracy"\nseeds = 3\nagainst = "constant, 0.01"\n'
                    'axes = [{ key = "schedule.type", choices = ["constant", "linear", "cosine"] }, { key = "optimizer.lr", values = [0.1, 0.01] }]\n')
         said = self.study(name="axes.toml").stdout
         self.assertEqual(len(self.runs("axes")), 3 * 2 * 3)
         self.assertIn("|  | constant, 0.1 | constant, 0.01 | linear, 0.1 |", said)
-        self.assertIn("constant, 0.1 less each other, paired by seed", said)
+        self.assertIn("constant, 0.01 less each other, paired by seed", said)
         self.assertNotIn("tuned", said)
+        values = {}
+        for row in self.runs("axes"):
+            self.assertRegex(row["trial"], r"^[\w.+/]+$")  # no blank, no comma in a folder's name
+            values.setdefault(row["strategy"], []).append(float(row["val/accuracy"]))
+        best = max(values, key=lambda name: statistics.fmean(values[name]))
+        self.assertNotEqual(best, "constant, 0.01")  # the table would be the same
+        table = re.search(r"The best less each other, paired by seed, with its 95 % interval:\n\n(.*?)\n\n", said, re.DOTALL)[1]
+        names, _, cells = ([cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines())
+        self.assertEqual(set(names), set(values) - {best})
+        for name, cell in zip(names, cells, strict=True):
+            self.assertEqual(cell.split()[0], f"{statistics.fmean(a - b for a, b in zip(values[best], values[name])):+.4f}", name)
+        svg = "{http://www.w3.org/2000/svg}"
+        picture = xml.etree.ElementTree.parse(self.folder / "out/axes/plot.svg").getroot()
+        colours = {name: set() for name in values}
+        for line in picture.iter(svg + "polyline"):
+            colours[line.find(svg + "title").text].add(re.search("hsl[^)]*", line.get("style"))[0])
+        self.assertEqual([len(each) for each in colours.values()], [1] * 6)  # in the panel of the results and in that of curves
+        self.assertEqual(len(set.union(*colours.values())), 6)
+        self.host("report", "out/axes", "--out", "axes.html")
+        shown = re.findall(r"<code>(out/axes/runs/report/[\w.+/]+)</code>", (self.folder / "axes.html").read_text())
+        self.assertEqual(len(set(shown)), 18)
         self.host("train", "axes.toml", "-q")  # a training has nothing to do with it
 
     def test_a_study_that_does_not_hold_together_is_refused(self):
-        for old, new, *said in (('against = "linear"', 'against = "rex"', '`against` is "rex"', "linear, stalled"),
-                                ("optimizer.lr=0.02", "optimizer.lrr=0.02", "E104", "unknown key `lrr`", "did you mean `lr`", "report/small/1ep/linear/seed 0"),
+        for old, new, *said in (('name = "linear", set', 'name = "stal, led", set = [] }, { name = "stal+led", set', "which are one folder"),
+                                ('against = "linear"', 'against = "rex"', '`against` is "rex"', "linear, stalled"),
+                                ("optimizer.lr=0.02", "optimizer.lrr=0.02", "E104", "unknown key `lrr`", "did you mean `lr`", "report/small/1ep/linear/seed0"),
                                 ("seeds = 2", "seed = 2", "tiny.toml:8:1: E104 unknown key `seed` in [study]", "did you mean `seeds`"),
                                 ("seeds = 2", "seeds = 0", "tiny.toml:8:9: ", "study.seeds"),
                                 ('metric = "val/loss"\n', "", "E108", "needs `metric`"),
@@ -187,7 +214,7 @@ class Compare(StudyTest):
         said = self.study("--dry-run").stdout
         self.assertIn("16 trials that depend on no other", said)
         self.assertRegex(said, r"tuning: small, 1ep +8 ")
-        self.assertIn("tune/small/2ep/stalled/lr=0.02/seed 3", said)
+        self.assertIn("tune/small/2ep/stalled/lr=0.02/seed3", said)
         self.assertFalse((self.folder / "out").exists())
 
 

@@ -121,7 +121,14 @@ class Classes(Tables):
                                  [(kind, *(counts[kind, answer] for answer in sorted(KINDS))) for kind in sorted(KINDS)])
                 self.assertEqual(log.count("target \\ said"), 8)  # the first rank alone says it
         self.host("report", "runs/small", "--out", "report.html")
-        self.assertIn("val/confusion.may be", (self.folder / "report.html").read_text())
+        page = (self.folder / "report.html").read_text()
+        self.assertIn("val/confusion.may be", page)
+        left = (self.folder / "runs/small/report/val_confusion.tsv").read_text()
+        self.assertEqual([line.split("\t")[:4] for line in left.splitlines()[1:4]],
+                         [[kind, *(str(counts[kind, answer]) for answer in sorted(KINDS))] for kind in sorted(KINDS)])
+        table = re.search(r'<table id="val_confusion-0"><caption>.*?small, val_confusion</caption>(.*?)</table>', page, re.DOTALL)[1]
+        self.assertEqual([re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", table)],
+                         [line.replace("<", "&lt;").split("\t") for line in left.splitlines()])
 
     def test_a_name_that_is_near_is_told(self):
         for text, near in ((CLASSES.replace('"recall"', '"recal"'), "did you mean `recall`?"),

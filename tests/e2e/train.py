@@ -165,7 +165,10 @@ class Training(HostTest):
 
     def test_a_wall_time_ends_the_run_as_resumable(self):
         text = SMALL.replace('"2ep"', '"100000ep"\nmax_wall_time = "1s"').replace('eval_interval = "1ep"', "")
-        self.assertEqual(self.train(text, code=75)["status"], "interrupted")
+        self.write("run.toml", text)
+        said = self.host("train", "run.toml", code=75).stdout
+        self.assertEqual(self.result()["status"], "interrupted")
+        self.assertRegex(said, r"(?s)Try next:\n  go on: +\S+ resume runs/small\n")
 
     def test_early_stopping_ends_the_run_well(self):
         text = SMALL.replace('"2ep"', '"50ep"') + '[early_stopping]\nmetric = "val/loss"\nmode = "max"\npatience = 2\n'

@@ -57,9 +57,10 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
     text += "  swaps          " + std::to_string(result.swaps.made) + " made, " +
             std::to_string(result.swaps.refused) + " refused, " + std::to_string(result.swaps.rolled_back) +
             " taken back (journal.jsonl says why)\n";
-  text +=
-      "  run directory  " + directory + "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n";
-  text += "\nTry next:\n";
+  text += "  run directory  " + directory +
+          "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n\nTry next:\n";
+  if (result.status == Status::interrupted)
+    text += "  go on:             " + command + " resume " + directory + "\n";
   text += "  change one thing:  " + command + " train " + directory + "/config.toml --set optimizer.lr=" +
           number(2 * config.at("optimizer").options.find("lr")->as<double>()) +
           " --set run.name=" + config.run.name + "-lr\n";

@@ -331,6 +331,7 @@ void Training::conclude(report::RunResult& result) {
   result.epochs = clock.epoch;
   result.samples = clock.samples;
   result.seconds += std::chrono::duration<double>(SteadyClock::now() - began_).count();
+  TimeUse use = run_->has_loop() ? time_use(*run_) : TimeUse();  // of these seconds
   if (run_->has_loop()) result.metrics.assign(run_->loop().latest().begin(), run_->loop().latest().end());
   if (commander_) result.swaps = commander_->counts();
   commander_.reset();
@@ -338,11 +339,8 @@ void Training::conclude(report::RunResult& result) {
   run_->shutdown();
   messages_.set_sinks(nullptr);
   if (sinks_) sinks_->close();
-  if (run_->has_loop()) {
-    TimeUse use = time_use(*run_);
-    result.plugins = plugin_uses(use);
-    result.time = std::move(use.phases);
-  }
+  if (run_->has_loop()) result.plugins = plugin_uses(use);
+  result.time = std::move(use.phases);
 }
 
 std::vector<report::PluginUse> Training::plugin_uses(const TimeUse& use) {

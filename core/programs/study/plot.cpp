@@ -77,7 +77,9 @@ class Scale {
 
 class Panel {
  public:
-  explicit Panel(const ResultPlot& plot) : plot_(plot), x_(left, right, plot.log_x), y_(bottom, top) {
+  /// `names`: those of all panels, which have a colour each.
+  Panel(const ResultPlot& plot, const std::vector<std::string>& names)
+      : plot_(plot), names_(names), x_(left, right, plot.log_x), y_(bottom, top) {
     std::vector<double> xs, ys;
     for (std::size_t i = 0; i < plot.places.size(); ++i) xs.push_back(static_cast<double>(i));
     for (const ResultPlot::Series& series : plot.series)
@@ -94,13 +96,15 @@ class Panel {
   std::string text(double down) const {
     std::string out = "<g transform=\"translate(0 " + pixels(down) + ")\">\n";
     out += "<text class=\"h\" x=\"20\" y=\"22\">" + lib::escaped(plot_.title) + "</text>\n" + axes();
-    for (std::size_t i = 0; i < plot_.series.size(); ++i) out += series(plot_.series[i], colour(i));
+    for (std::size_t i = 0; i < plot_.series.size(); ++i)
+      out += series(plot_.series[i], colour(plot_.series[i]));
     return out + legend() + "</g>\n";
   }
 
  private:
-  std::string colour(std::size_t i) const {
-    return "hsl(" + std::to_string(360 * i / plot_.series.size()) + " 70% var(--light))";
+  std::string colour(const ResultPlot::Series& series) const {
+    const auto place = std::ranges::find(names_, series.name) - names_.begin();
+    return "hsl(" + std::to_string(360 * place / std::ssize(names_)) + " 70% var(--light))";
   }
 
   std::string axes() const {
@@ -173,7 +177,8 @@ class Panel {
     for (std::size_t i = 0; i < plot_.series.size() && shown < most_named; ++i) {
       if (plot_.series[i].name.empty()) continue;
       const std::string y = pixels(top + 10 + 16 * static_cast<double>(shown++));
-      out += "<text x=\"" + pixels(right + 20) + "\" y=\"" + y + "\" style=\"fill: " + colour(i) +
+      out += "<text x=\"" + pixels(right + 20) + "\" y=\"" + y +
+             "\" style=\"fill: " + colour(plot_.series[i]) +
              (plot_.series[i].bold ? "; font-weight: bold" : "") + "\">" +
              lib::escaped(plot_.series[i].name) + "</text>\n";
     }
@@ -181,6 +186,7 @@ class Panel {
   }
 
   const ResultPlot& plot_;
+  const std::vector<std::string>& names_;
   Scale x_, y_;
 };
 
@@ -242,13 +248,21 @@ std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, con
 }
 
 std::string svg(const std::string& title, const std::vector<ResultPlot>& plots) {
+  std::vector<std::string> names;
+  std::size_t longest = 0;
+  for (const ResultPlot& plot : plots)
+    for (const ResultPlot::Series& series : plot.series) {
+      longest = std::max(longest, series.name.size());
+      if (std::ranges::find(names, series.name) == names.end()) names.push_back(series.name);
+    }
   char begin[2000];
-  std::snprintf(begin, sizeof begin, svg_head, 800,
+  std::snprintf(begin, sizeof begin, svg_head,
+                std::max(800, static_cast<int>(right) + 40 + 7 * static_cast<int>(longest)),
                 static_cast<int>(height) * static_cast<int>(plots.size()) + 40);
   std::string text = begin;
   text += "<text class=\"h\" x=\"20\" y=\"24\">" + lib::escaped(title) + "</text>\n";
   for (std::size_t i = 0; i < plots.size(); ++i)
-    text += Panel(plots[i]).text(40 + height * static_cast<double>(i));
+    text += Panel(plots[i], names).text(40 + height * static_cast<double>(i));
   return text + "</svg>\n";
 }
 
