@@ -12,8 +12,8 @@
 namespace text {
 
 struct Wish {
-  std::string level;             ///< byte, char, word, bpe
-  std::int64_t most = 0;         ///< tokens of the vocabulary, of words and pairs
+  std::string level;      ///< byte, char, word, bpe; those of a file are not learned (tokenizer_file.hpp)
+  std::int64_t most = 0;  ///< tokens of the vocabulary, of words and pairs
   std::int64_t least_count = 1;  ///< that a word comes in the training split
 };
 
