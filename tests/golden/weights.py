@@ -65,5 +65,5 @@ golden = {
     "resnet18": of_torchvision(torchvision.models.resnet18(num_classes=5), image(2, 3, 40, 48)),
 }
 bottleneck = torchvision.models.ResNet(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], num_classes=3)
-golden["resnet50"] = of_torchvision(bottleneck, image(1, 3, 40, 48))
+golden["resnet50"] = of_torchvision(bottleneck, image(2, 3, 40, 48))
 pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(golden) + "\n")

@@ -20,7 +20,6 @@ using nlohmann::json;
 using trainyard::ConfigError;
 using trainyard::DataError;
 
-constexpr std::size_t most_tokens = 1 << 16;
 using Token = std::uint16_t;
 using Texts = std::vector<std::string>;
 
@@ -42,7 +41,7 @@ struct Tokenization {
   bool prefix_space = false, digits = false, whole_words = false;
 };
 
-std::uint32_t pair_of(Token left, Token right) {
+std::uint32_t key_of(Token left, Token right) {
   return static_cast<std::uint32_t>(left) << 16 | right;
 }
 
@@ -66,7 +65,7 @@ class Piece {
       const Pair pair = queue_.top();
       queue_.pop();
       const std::size_t right = is_gone(pair.left) ? none : after_[pair.left];
-      if (right == none || pair_of(tokens_[pair.left], tokens_[right]) != pair.tokens) continue;
+      if (right == none || key_of(tokens_[pair.left], tokens_[right]) != pair.tokens) continue;
       tokens_[pair.left] = rules_.merged[pair.rank];
       after_[pair.left] = after_[right];
       if (after_[right] != none) before_[after_[right]] = pair.left;
@@ -93,7 +92,7 @@ class Piece {
   bool is_gone(std::size_t at) const { return after_[at] == at; }
   void offer(std::size_t left) {
     if (after_[left] == none) return;
-    const std::uint32_t tokens = pair_of(tokens_[left], tokens_[after_[left]]);
+    const std::uint32_t tokens = key_of(tokens_[left], tokens_[after_[left]]);
     const auto rank = rules_.ranks.find(tokens);
     if (rank != rules_.ranks.end()) queue_.push({rank->second, left, tokens});
   }
@@ -357,7 +356,7 @@ class FileReader {
       if (left.empty() || right.empty())
         damaged("merge " + std::to_string(rank) + " is " + merge.dump() + ", expected two tokens");
       result_.merged.push_back(known(left + right, rank));
-      result_.ranks.insert_or_assign(pair_of(known(left, rank), known(right, rank)), rank);
+      result_.ranks.insert_or_assign(key_of(known(left, rank), known(right, rank)), rank);
     }
   }
 

@@ -18,8 +18,6 @@ using trainyard::Value;
 
 namespace {
 
-constexpr std::size_t most_tokens = 1 << 16;
-
 Table table_of(const char* level, const char* key, Array values) {
   Table table;
   table.set("format", 1);

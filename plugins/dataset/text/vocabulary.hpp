@@ -11,6 +11,8 @@
 
 namespace text {
 
+inline constexpr std::size_t most_tokens = 1 << 16;  ///< of a vocabulary, as a token is 16 bits
+
 struct Wish {
   std::string level;      ///< byte, char, word, bpe; those of a file are not learned (tokenizer_file.hpp)
   std::int64_t most = 0;  ///< tokens of the vocabulary, of words and pairs

@@ -71,13 +71,16 @@ void check_options(const Map& map, const Table& model) {
   if (type == nullptr || text_of(*type) != map.model)
     throw ConfigError("map \"" + map.name + "\" is for [model] type = \"" + map.model + "\", found \"" +
                       (type == nullptr ? "" : text_of(*type)) + "\"");
+  std::string wrong;
   for (const Fitting& each : map.options) {
     const Value* const value = model.find(each.option);
     const std::string found = value == nullptr ? "" : text_of(*value);
     if (std::find(each.values.begin(), each.values.end(), found) == each.values.end())
-      throw ConfigError("map \"" + map.name + "\" is for model." + each.option + " = " + joined(each.values) +
-                        ", found " + found + ": set it, as such files are made for that");
+      wrong += "\n  model." + each.option + " is " + found + ", expected " + joined(each.values);
   }
+  if (!wrong.empty())
+    throw ConfigError("the files of map \"" + map.name + "\" are of models with other options: set them" +
+                      wrong);
 }
 
 std::int64_t check_settings(const Map& map, const Table& model, const std::string& folder) {
