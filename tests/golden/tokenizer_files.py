@@ -24,7 +24,7 @@ def trained(pre_tokenizer, size, post=None):
         tokenizer.post_processor = post
     tokenizer.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
                                                               show_progress=False, special_tokens=["<|end|>"]))
-    tokenizer.add_special_tokens(["<|endless|>"])
+    tokenizer.add_special_tokens(["<|endless|>", "<|end|><|end|>"])
     tokenizer.add_tokens([AddedToken("<tool>", normalized=True), AddedToken("</tool>", normalized=False)])
     return tokenizer
 
