@@ -19,7 +19,7 @@ struct MapFile {
   const char *name, *text;
 };
 constexpr MapFile own_maps[] = {
-#include "maps.inc"
+#include <maps.inc>
 };
 
 /// Reads the tables of a map, of which no key is passed over.
