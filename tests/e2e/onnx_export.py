@@ -30,6 +30,12 @@ RUNS = {
     "resnet with group norm": run('type = "resnet"\ndepth = 8\nactivation = "pre"\nnorm = "group"', images(3, 12, 12)),
     "residual_mlp": run('type = "residual_mlp"\nwidth = 8\nblocks = 2'),
     "gpt": run('type = "gpt"\nn_layer = 2\nn_head = 2\nd_model = 8', TOKENS),
+    "gpt like LLaMA": run('type = "gpt"\nn_layer = 2\nn_head = 4\nn_kv_head = 2\nd_model = 16\nposition = "rope"\nnorm = "rms"\nmlp = "swiglu"\n'
+                          'bias = false\ntied = false', TOKENS),
+    "gpt with more positions": run('type = "gpt"\nn_layer = 1\nn_head = 2\nd_model = 8\nn_positions = 9\nmlp = "gelu"', TOKENS),
+    "vit": run('type = "vit"\nn_layer = 2\nn_head = 2\nd_model = 8', images(3, 12, 8)),
+    "vit of the mean": run('type = "vit"\nn_layer = 1\nn_head = 2\nd_model = 8\npool = "mean"', images(3, 12, 8)),
+    "resnet_imagenet": run('type = "resnet_imagenet"\nwidth = 4', images(3, 40, 48)),
     "lstm": run('type = "lstm"\nn_layer = 2\nembedding = 4\nhidden = 8', TOKENS),
     "dlrm": run('type = "dlrm"\ndim = 2\nbottom = [4]\ntop = [4]', CLICKS).replace("cross_entropy", "bce_with_logits"),
     "onnx": run('type = "onnx"\nfile = "before.onnx"\nreshape_input = true', images(2, 4)),

@@ -102,6 +102,36 @@ std::vector<ModelCase> small_models() {
        table({{"depth", 8}, {"width", 2}, {"shortcut", "projection"}, {"norm", "group"}, {"groups", 1}}),
        images({2, 7, 8})},
       {"gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 6}, {"seq_len", 5}}), tokens()},
+      {"gpt",
+       table({{"n_layer", 1},
+              {"n_head", 2},
+              {"d_model", 6},
+              {"n_positions", 8},
+              {"mlp", "gelu"},
+              {"norm", "rms"}}),
+       tokens()},
+      {"gpt",
+       table({{"n_layer", 2},
+              {"n_head", 4},
+              {"d_model", 8},
+              {"n_kv_head", 2},
+              {"position", "rope"},
+              {"norm", "rms"},
+              {"mlp", "swiglu"},
+              {"mlp_width", 6},
+              {"bias", false},
+              {"tied", false}}),
+       tokens()},
+      {"vit", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 6}, {"patch", 4}}), images({2, 12, 8})},
+      {"vit",
+       table({{"n_layer", 1},
+              {"n_head", 2},
+              {"d_model", 6},
+              {"patch", 4},
+              {"pool", "mean"},
+              {"mlp", "gelu_tanh"}}),
+       images({2, 12, 8})},
+      {"resnet_imagenet", table({{"width", 2}}), images({2, 40, 36})},
       {"lstm", table({{"n_layer", 2}, {"embedding", 4}, {"hidden", 3}}), tokens()},
       {"sequential", sequential, images({2, 8, 8})},
       {"sequential", recurrent, tokens()},
@@ -378,7 +408,13 @@ TEST_CASE("other layers start as PyTorch's: uniform, as wide as the root of what
 }
 
 TEST_CASE("gpt looks at no later token", "[models]") {
-  const auto network = build("gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 8}}), tokens(6, 7));
+  const bool rotated = GENERATE(false, true);
+  Table options = table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 8}});
+  if (rotated) {
+    options.set("position", "rope");
+    options.set("n_kv_head", 1);
+  }
+  const auto network = build("gpt", options, tokens(6, 7));
   Batch batch = random_batch(tokens(6, 7), 2, at::kFloat);
   const at::Tensor before = network->forward(batch, {});
   batch.inputs[0] = batch.inputs[0].clone();

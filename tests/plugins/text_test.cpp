@@ -8,6 +8,7 @@
 #include <trainyard/new_data.hpp>
 
 #include "golden.hpp"
+#include "plugins/dataset/text/tokenizer_file.hpp"
 #include "support/files.hpp"
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
@@ -77,6 +78,104 @@ TEST_CASE("text: pairs of bytes are merged as by Hugging Face's tokenizers, and 
   Tokens all = golden["other_tokens"].get<Tokens>();
   all.erase(all.begin());
   CHECK(targets(*val) == all);
+}
+
+TEST_CASE("text: a tokenizer.json makes the tokens that Hugging Face's tokenizers makes, and text of them") {
+  const auto golden = test::golden("tokenizer_files.json");
+  const TempFolder folder;
+  const std::string path = folder.write("t.txt", "the cat");
+  for (const char* name : {"plain", "prefix space", "digits", "whole words"}) {
+    INFO(name);
+    const auto& of = golden[name];
+    const auto train = open(
+        "text", table({{"path", path}, {"tokenizer", folder.write("tokenizer.json", of["file"].dump())}}));
+    std::int64_t last = 0;
+    for (const auto& token : of["file"]["model"]["vocab"]) last = std::max(last, token.get<std::int64_t>());
+    for (const auto& token : of["file"]["added_tokens"])
+      last = std::max(last, token["id"].get<std::int64_t>());
+    CHECK(train->schema().vocabulary == last + 1);
+    for (std::size_t i = 0; i < golden["texts"].size(); ++i) {
+      const auto text = golden["texts"][i].get<std::string>();
+      INFO(text);
+      CHECK(tokenizer(*train).encode(text) == of["tokens"][i].get<Tokens>());
+      CHECK(tokenizer(*train).decode(of["tokens"][i].get<Tokens>()) == of["decoded"][i].get<std::string>());
+    }
+    // Another split, and the run after its end, go by what was read once.
+    std::remove(folder.path("tokenizer.json").c_str());
+    const auto val =
+        open("text", table({{"path", path}, {"tokenizer", folder.path("tokenizer.json")}}), train.get());
+    CHECK(targets(*val) == targets(*train));
+  }
+}
+
+TEST_CASE("text: classes of code points are those of Hugging Face's tokenizers") {
+  const auto golden = test::golden("tokenizer_files.json");
+  const auto encoded = [](std::uint32_t point) {
+    std::string text;
+    if (point < 0x80) return std::string(1, static_cast<char>(point));
+    const int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+    constexpr std::uint32_t heads[] = {0, 0xc0, 0xe0, 0xf0};
+    text += static_cast<char>(heads[more] | point >> (6 * more));
+    for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (point >> (6 * i) & 0x3f));
+    return text;
+  };
+  for (const auto& [name, before] : {std::pair("letters", "a"), {"numbers", "1"}}) {
+    std::int64_t count = 0, sum = 0;
+    for (std::uint32_t point = 0; point < 0x110000; ++point) {
+      if (point >= 0xd800 && point < 0xe000) continue;
+      const std::string text = before + encoded(point);
+      if (text::gpt2_piece(text).size() != text.size()) continue;
+      ++count;
+      sum += point;
+    }
+    CHECK(count == golden[name][0].get<std::int64_t>());
+    CHECK(sum == golden[name][1].get<std::int64_t>());
+  }
+}
+
+TEST_CASE("text: what a tokenizer.json asks for and is not there is refused by its name") {
+  const auto golden = test::golden("tokenizer_files.json");
+  const TempFolder folder;
+  const std::string path = folder.write("t.txt", "the cat");
+  const auto refused = [&](const char* part, const char* value, const std::string& said) {
+    INFO(part << " " << value);
+    auto file = golden["plain"]["file"];
+    file[nlohmann::json::json_pointer(part)] = nlohmann::json::parse(value);
+    const Table options = table({{"path", path}, {"tokenizer", folder.write("tokenizer.json", file.dump())}});
+    CHECK_THAT(message_of<Error>([&] { open("text", options); }), Contains(said));
+  };
+  refused("/model/type", "\"Unigram\"", "model.type is \"Unigram\"");
+  refused("/normalizer", R"({"type": "NFC"})", "normalizer is NFC");
+  refused("/pre_tokenizer", R"({"type": "Metaspace"})", "pre_tokenizer is {\"type\":\"Metaspace\"}");
+  refused("/pre_tokenizer", "null", "pre_tokenizer is null");
+  refused("/pre_tokenizer/use_regex", "false", "ByteLevel with use_regex");
+  refused("/pre_tokenizer",
+          R"({"type": "Sequence", "pretokenizers": [{"type": "Split"}, {"type": "ByteLevel"}]})",
+          "pre_tokenizer is {\"type\":\"Split\"}");
+  refused("/decoder", R"({"type": "WordPiece"})", "decoder is WordPiece");
+  refused("/truncation", R"({"max_length": 5})", "truncation is set");
+  refused("/model/dropout", "0.1", "model.dropout is 0.1");
+  refused("/model/byte_fallback", "true", "model.byte_fallback is true");
+  refused("/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix");
+  refused("/added_tokens/0/lstrip", "true", "lstrip of the added token \"<|end|>\" is true");
+  refused("/added_tokens/0/id", "70000", "the token of \"<|end|>\" is 70000");
+  refused("/model/vocab", R"({"a": 0})", "model.vocab has no token for the byte 0");
+  refused("/model/merges/0", "\"qq\"", "merge 0 is \"qq\", expected two tokens");
+  refused("/model/merges/1", R"(["q", "<q>"])", "merge 1 names");
+  refused("/model", "[]", "is no tokenizer.json of Hugging Face's tokenizers");
+  const std::string plain = folder.write("tokenizer.json", golden["plain"]["file"].dump());
+  const auto with = [&](const char* option, const Value& value) {
+    Table options = table({{"path", path}, {"tokenizer", plain}});
+    options.set(option, value);
+    return open("text", options);
+  };
+  CHECK(with("vocabulary", 500)->schema().vocabulary == 500);
+  CHECK(tokenizer(*with("vocabulary", 500)).decode({499}) == "\xef\xbf\xbd");
+  CHECK_THAT(message_of<ConfigError>([&] { with("vocabulary", 300); }),
+             Contains("vocabulary = 300 is less than"));
+  CHECK_THAT(message_of<ConfigError>([&] { with("level", "word"); }), Contains("leave one out"));
+  CHECK_THAT(message_of<DataError>([&] { tokenizer(*with("seq_len", 1)).encode("a\xff"); }),
+             Contains("byte 1 is not valid UTF-8"));
 }
 
 TEST_CASE("text: words of the training split, the most frequent first; others are <unk>") {

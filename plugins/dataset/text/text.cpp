@@ -10,6 +10,7 @@
 
 #include "../files.hpp"
 #include "../tokens.hpp"
+#include "tokenizer_file.hpp"
 #include "vocabulary.hpp"
 
 namespace {
@@ -65,6 +66,7 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
   struct Options {
     std::string path;
     std::string level = "char";
+    std::string tokenizer;
     std::int64_t vocabulary = 0;
     std::int64_t min_count = 1;
     std::int64_t seq_len = 128;
@@ -81,8 +83,15 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
              "stands between blanks, and line ends, the most frequent first; bpe: pairs of bytes that come "
              "often; byte: the 256 bytes")
         .one_of({"char", "byte", "word", "bpe"});
-    m.option("vocabulary", &Options::vocabulary,
-             "tokens at most, of words and pairs; 0: 65536 words, or 4096 bytes and pairs")
+    m.option(
+         "tokenizer", &Options::tokenizer,
+         "in the place of level: tokenizer.json of Hugging Face's tokenizers, pairs of bytes as GPT-2 has "
+         "them")
+        .file();
+    m.option(
+         "vocabulary", &Options::vocabulary,
+         "tokens at most, of words and pairs; 0: 65536 words, or 4096 bytes and pairs. With a tokenizer: as "
+         "many as the model is to have, where it has more than the file")
         .range(0, 1 << 16);
     m.option("min_count", &Options::min_count,
              "how often a word comes in the training split; a rarer one is <unk>, token 0")
@@ -101,7 +110,7 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
   std::vector<std::int64_t> ungraded() const override { return ungraded_; }
 
   Table learned() const override { return words_->to_table(); }
-  void use(const Table& learned) override { words_ = text::from_table(learned, options_.level); }
+  void use(const Table& learned) override { words_ = text::from_table(learned, level()); }
 
   std::unique_ptr<NewData> read_new(const std::string& path) const override {
     Reader file(path, Reader::Streams::taken);
@@ -122,7 +131,11 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
   }
 
  private:
+  /// That of a tokenizer is none of the option's words.
+  std::string level() const { return options_.tokenizer.empty() ? options_.level : "tokenizer"; }
   void check_options() const;
+  std::unique_ptr<text::Vocabulary> learned_of(std::string_view part, const std::vector<bool>& taken) const;
+  std::int64_t tokens_of_model() const;
   std::vector<std::uint16_t> encoded(std::string_view text, const std::string& name) const;
   [[noreturn]] static void fail_lost(const text::Lost& lost, std::string_view text);
   void tell_unknown(const std::string& name, std::int64_t lost, std::int64_t words) const;
@@ -139,9 +152,32 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
 };
 
 void Text::check_options() const {
+  if (!options_.tokenizer.empty() && options_.level != "char")
+    throw ConfigError("level = \"" + options_.level + "\" and tokenizer = \"" + options_.tokenizer +
+                      "\" both say what a token is: leave one out");
+  if (!options_.tokenizer.empty() && options_.min_count != 1)
+    throw ConfigError("min_count is of level = \"word\"; a tokenizer has its tokens: leave it out");
   if (options_.level == "bpe" && options_.vocabulary > 0 && options_.vocabulary < 256)
     throw ConfigError("vocabulary = " + std::to_string(options_.vocabulary) +
                       " does not hold the 256 bytes that pairs are made of: make it 256 or more");
+}
+
+std::unique_ptr<text::Vocabulary> Text::learned_of(std::string_view part,
+                                                   const std::vector<bool>& taken) const {
+  if (options_.tokenizer.empty())
+    return text::learn({options_.level, options_.vocabulary, options_.min_count}, part, taken);
+  Reader file(options_.tokenizer);
+  return text::tokenizer_of(content_of(file), options_.tokenizer);
+}
+
+/// Models often have more tokens than their tokenizer, so that their number is a round one.
+std::int64_t Text::tokens_of_model() const {
+  if (options_.tokenizer.empty() || options_.vocabulary == 0) return words_->size();
+  if (options_.vocabulary < words_->size())
+    throw ConfigError("vocabulary = " + std::to_string(options_.vocabulary) + " is less than the " +
+                      std::to_string(words_->size()) + " tokens of " + options_.tokenizer +
+                      ": leave it out, or make it that of the model");
+  return options_.vocabulary;
 }
 
 /// A text of a user's own.
@@ -174,13 +210,13 @@ void Text::tell_unknown(const std::string& name, std::int64_t lost, std::int64_t
 std::string_view Text::part_of(std::string_view content) const {
   const datasets::files::Fraction fraction(options_.fraction);
   if (fraction.from == 0.0 && fraction.to == 1.0) return content;
-  const bool characters = options_.level == "char";
+  const bool characters = level() == "char";
   const auto all = static_cast<double>(characters ? text::count_units("char", content) : content.size());
   const auto begin = static_cast<std::size_t>(fraction.from * all),
              end = static_cast<std::size_t>(fraction.to * all);
   if (characters) return text::characters_between(content, begin, end);
   std::string_view part = content.substr(begin, end - begin);
-  if (options_.level != "word") return part;
+  if (level() != "word" && level() != "tokenizer") return part;
   const auto continues = [](char byte) { return (static_cast<std::uint8_t>(byte) & 0xc0) == 0x80; };
   while (!part.empty() && continues(part.front())) part.remove_prefix(1);  // not within a character
   for (std::size_t at = end; at < content.size() && continues(content[at]); ++at)
@@ -190,8 +226,8 @@ std::string_view Text::part_of(std::string_view content) const {
 
 /// Which characters or words of the part belong to a sample that the split takes; empty: all.
 std::vector<bool> Text::taken_units(std::string_view part) const {
-  if (!taken_ || options_.level == "byte") return {};
-  if (options_.level == "bpe") {
+  if (!taken_ || level() == "byte" || level() == "tokenizer") return {};
+  if (level() == "bpe") {
     if (words_) return {};  // every text has tokens
     throw ConfigError(
         "take cannot tell samples before they are made, and level = \"bpe\" makes them of pairs that it "
@@ -253,8 +289,8 @@ void Text::open(const std::string& split) {
   try {
     const std::string_view part = part_of(content);
     const std::vector<bool> taken = taken_units(part);
-    if (!words_) words_ = text::learn({options_.level, options_.vocabulary, options_.min_count}, part, taken);
-    vocabulary_ = words_->size();
+    if (!words_) words_ = learned_of(part, taken);
+    vocabulary_ = tokens_of_model();
     const std::vector<text::Lost> lost = words_->encode(part, own_);
     const auto counts = [&](const text::Lost& each) { return taken.empty() || taken[each.token]; };
     if (!words_->has_unknown())

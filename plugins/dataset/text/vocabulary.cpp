@@ -7,6 +7,7 @@
 #include <trainyard/error.hpp>
 
 #include "../utf8.hpp"
+#include "tokenizer_file.hpp"
 
 namespace text {
 
@@ -16,8 +17,6 @@ using trainyard::Table;
 using trainyard::Value;
 
 namespace {
-
-constexpr std::size_t most_tokens = 1 << 16;
 
 Table table_of(const char* level, const char* key, Array values) {
   Table table;
@@ -253,6 +252,12 @@ std::vector<std::string> texts_in(const Table& table) {
   return texts;
 }
 
+const std::string& file_in(const Table& table) {
+  const Value* const value = table.find("file");
+  if (value == nullptr || value->get_if<std::string>() == nullptr) fail_damaged();
+  return value->as<std::string>();
+}
+
 Merges merges_in(const Table& table) {
   const Value* const value = table.find("merges");
   if (value == nullptr) return {};
@@ -312,6 +317,8 @@ std::unique_ptr<Vocabulary> from_table(const Table& table, const std::string& le
     throw trainyard::ConfigError("level is \"" + level + "\", and the run was trained with level = \"" +
                                  of->as<std::string>() + "\": leave it as it was");
   if (level == "byte") return std::make_unique<Bytes>();
+  if (level == "tokenizer")
+    return tokenizer_of(file_in(table), "the tokenizer that the run was trained with");
   if (level == "char") return std::make_unique<Characters>(texts_in(table));
   if (level == "word") return std::make_unique<Words>(texts_in(table));
   return std::make_unique<Pairs>(merges_in(table));

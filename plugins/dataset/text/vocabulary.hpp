@@ -11,9 +11,11 @@
 
 namespace text {
 
+inline constexpr std::size_t most_tokens = 1 << 16;  ///< of a vocabulary, as a token is 16 bits
+
 struct Wish {
-  std::string level;             ///< byte, char, word, bpe
-  std::int64_t most = 0;         ///< tokens of the vocabulary, of words and pairs
+  std::string level;      ///< byte, char, word, bpe; those of a file are not learned (tokenizer_file.hpp)
+  std::int64_t most = 0;  ///< tokens of the vocabulary, of words and pairs
   std::int64_t least_count = 1;  ///< that a word comes in the training split
 };
 
