@@ -245,6 +245,28 @@ class OwnText(HostTest):
             loss[name] = sum(float(row["loss"]) for row in rows) / len(rows)
         self.assertLess(loss["new.txt"] + 1, loss["noise.txt"])
 
+    def test_json_lines_are_a_text(self):
+        sentences = [f"the {who} sat on the {what}, and \u00e9t\u00e9 \"came\"." for who in ("cat", "dog", "ox") for what in ("mat", "log")] * 30
+        lines = [json.dumps({"id": i, "body": each}, ensure_ascii=i % 2 == 0) for i, each in enumerate(sentences)]
+        for between, option in ("\n", ""), ("<|end|>", 'between = "<|end|>"\n'):
+            self.write("train.txt", between.join(sentences))
+            plain = self.train(TEXT, "--overwrite")["digest"]
+            self.write("train.jsonl", "\r\n".join([*lines[:7], "", *lines[7:]]) + "\n")
+            self.write("val.jsonl", json.dumps({"body": RHYME * 20}) + "\n")
+            text = TEXT.replace(".txt", ".jsonl").replace('type = "text"\n', f'type = "text"\nfield = "body"\n{option}')
+            self.assertEqual(self.train(text, "--overwrite")["digest"]["model"], plain["model"])
+        self.write("new.jsonl", json.dumps({"body": RHYME}) + "\n")
+        self.write("new.txt", RHYME)
+        self.assertEqual(self.host("predict", "runs/small", "new.jsonl").stdout, self.host("predict", "runs/small", "new.txt", code=4).stdout)
+        for line, message in (("{", "line 3 is not JSON"), ("[1]", "line 3 is no object {...}, but a JSON array"),
+                              ('{"boddy": "x", "n": 1}', 'line 3 has no "body"; it has texts at: boddy'),
+                              ('{"body": 5}', 'line 3 has at "body" no text, but a JSON number; it has no texts')):
+            self.write("train.jsonl", "\n".join([*lines[:2], line, *lines[2:]]))
+            self.write("run.toml", text)
+            self.assertIn("train.jsonl: " + message, self.host("validate", "run.toml", code=4).stderr)
+        self.write("run.toml", TEXT.replace('level = "bpe"', 'level = "bpe"\nbetween = "x"'))
+        self.assertIn("say their key by field", self.host("validate", "run.toml", code=2).stderr)
+
     def test_words_that_training_never_saw_are_counted(self):
         self.write("val.txt", RHYME * 20 + "a pig sat on the log.\n")
         printed = self.train(TEXT.replace('level = "bpe"\nvocabulary = 270', 'level = "word"'))["printed"]

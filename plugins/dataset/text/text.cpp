@@ -10,6 +10,7 @@
 
 #include "../files.hpp"
 #include "../tokens.hpp"
+#include "json_lines.hpp"
 #include "tokenizer_file.hpp"
 #include "vocabulary.hpp"
 
@@ -67,6 +68,8 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
     std::string path;
     std::string level = "char";
     std::string tokenizer;
+    std::string field;
+    std::optional<std::string> between;
     std::int64_t vocabulary = 0;
     std::int64_t min_count = 1;
     std::int64_t seq_len = 128;
@@ -88,6 +91,12 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
          "in the place of level: tokenizer.json of Hugging Face's tokenizers, pairs of bytes as GPT-2 has "
          "them")
         .file();
+    m.option("field", &Options::field,
+             "of files of JSON lines, such as {\"text\": \"...\"}: the key of the texts, which are joined; "
+             "left out: "
+             "files are plain text");
+    m.option("between", &Options::between,
+             "with field: what stands between two texts, such as \"<|endoftext|>\"; left out: a line end");
     m.option(
          "vocabulary", &Options::vocabulary,
          "tokens at most, of words and pairs; 0: 65536 words, or 4096 bytes and pairs. With a tokenizer: as "
@@ -114,7 +123,7 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
 
   std::unique_ptr<NewData> read_new(const std::string& path) const override {
     Reader file(path, Reader::Streams::taken);
-    return std::make_unique<NewText>(file.path(), encoded(content_of(file), file.path()), seq_len_);
+    return std::make_unique<NewText>(file.path(), encoded(text_in(file), file.path()), seq_len_);
   }
 
   std::vector<std::int64_t> encode(std::string_view text) const override {
@@ -133,6 +142,7 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
  private:
   /// That of a tokenizer is none of the option's words.
   std::string level() const { return options_.tokenizer.empty() ? options_.level : "tokenizer"; }
+  std::string text_in(Reader& file) const;
   void check_options() const;
   std::unique_ptr<text::Vocabulary> learned_of(std::string_view part, const std::vector<bool>& taken) const;
   std::int64_t tokens_of_model() const;
@@ -151,7 +161,19 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
   std::vector<std::int64_t> ungraded_;
 };
 
+std::string Text::text_in(Reader& file) const {
+  std::string content = content_of(file);
+  if (options_.field.empty()) return content;
+  try {
+    return text::joined_texts(content, options_.field, options_.between.value_or("\n"));
+  } catch (const DataError& error) {
+    file.fail(error.what());
+  }
+}
+
 void Text::check_options() const {
+  if (options_.between && options_.field.empty())
+    throw ConfigError("between stands between texts of JSON lines: say their key by field, or leave it out");
   if (!options_.tokenizer.empty() && options_.level != "char")
     throw ConfigError("level = \"" + options_.level + "\" and tokenizer = \"" + options_.tokenizer +
                       "\" both say what a token is: leave one out");
@@ -285,7 +307,7 @@ void Text::open(const std::string& split) {
                                       ": samples overlap, so that training reads tokens of samples that take "
                                       "leaves out; leave stride out, or cut the text by fraction");
   Reader file(options_.path);
-  const std::string content = content_of(file);
+  const std::string content = text_in(file);
   try {
     const std::string_view part = part_of(content);
     const std::vector<bool> taken = taken_units(part);
