@@ -248,16 +248,17 @@ class OwnText(HostTest):
     def test_json_lines_are_a_text(self):
         sentences = [f"the {who} sat on the {what}, and \u00e9t\u00e9 \"came\"." for who in ("cat", "dog", "ox") for what in ("mat", "log")] * 30
         lines = [json.dumps({"id": i, "body": each}, ensure_ascii=i % 2 == 0) for i, each in enumerate(sentences)]
+        self.write("new.jsonl", json.dumps({"body": RHYME * 3}) + "\n")
+        self.write("new.txt", RHYME * 3)
         for between, option in ("\n", ""), ("<|end|>", 'between = "<|end|>"\n'):
             self.write("train.txt", between.join(sentences))
             plain = self.train(TEXT, "--overwrite")["digest"]
+            said = self.host("predict", "runs/small", "new.txt").stdout
             self.write("train.jsonl", "\r\n".join([*lines[:7], "", *lines[7:]]) + "\n")
             self.write("val.jsonl", json.dumps({"body": RHYME * 20}) + "\n")
             text = TEXT.replace(".txt", ".jsonl").replace('type = "text"\n', f'type = "text"\nfield = "body"\n{option}')
             self.assertEqual(self.train(text, "--overwrite")["digest"]["model"], plain["model"])
-        self.write("new.jsonl", json.dumps({"body": RHYME * 3}) + "\n")
-        self.write("new.txt", RHYME * 3)
-        self.assertEqual(self.host("predict", "runs/small", "new.jsonl").stdout, self.host("predict", "runs/small", "new.txt").stdout)
+            self.assertEqual(self.host("predict", "runs/small", "new.jsonl").stdout, said)
         for line, message in (("{", "line 3 is not JSON"), ("[1]", "line 3 is no object {...}, but a JSON array"),
                               ('{"boddy": "x", "n": 1}', 'line 3 has no "body"; it has texts at: boddy'),
                               ('{"body": 5}', 'line 3 has at "body" no text, but a JSON number; it has no texts')):
