@@ -124,7 +124,7 @@ NETWORKS = {"encoder": (encoder, [32, 64], 8), "mobilenet": (mobilenet, [3, 56, 
             "nasrnn": (lambda: Recurrent(512, 5), [512], 1), "squeezenet": (squeezenet, [3, 56, 56], 8),
             "qkv": (lambda: Queries(128), [128], 32)}
 SHIPPED = {"digits_mlp": [], "fashion_mnist_mlp": [], "fashion_mnist_cnn": [], "fashion_mnist_two_conv": [], "fashion_mnist_resnet20": ["data.train.batch_size=32"],
-           "shakespeare_gpt": ["data.train.batch_size=8"], "shakespeare_lstm": ["data.train.batch_size=8"]}
+           "shakespeare_gpt": ["data.train.batch_size=8", "schedule.warmup=0ba"], "shakespeare_lstm": ["data.train.batch_size=8", "schedule.warmup=0ba"]}
 CONTENDERS = [(executor, tensat) for executor in ("eager", "compiled") for tensat in (False, True)]
 
 
