@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whole trainings of run files with the executors eager and compiled, a few seeds each: what the last evaluation says.
-With --halves: with compiled in single precision and with bfloat16.
+With --halves: with compiled in single precision and with bfloat16 (kernels = "counted", so that it is taken where it is not faster).
 
   tools/bench/executor_accuracy.py [--halves] [--seeds N] [--duration D] FILE...
 
@@ -22,6 +22,7 @@ def last(file, seed, executor, precision, duration):
     with tempfile.TemporaryDirectory() as folder:
         sets = [f"run.output_dir={folder}/run", f"run.seed={seed}", f"executor.type={executor}", f"trainer.precision={precision}"]
         sets += [f"trainer.max_duration={duration}"] if duration else []
+        sets += ['executor.kernels="counted"'] if precision != "fp32" else []
         words = [word for each in sets for word in ("--set", each)]
         subprocess.run([TRAINYARD, "train", "-q", file, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = (pathlib.Path(folder) / "run/metrics.jsonl").read_text().splitlines()
