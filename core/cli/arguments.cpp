@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 
 #include <trainyard/error.hpp>
 
@@ -99,7 +100,7 @@ Argument& Argument::existing_file() {
 Argument& Argument::run_file() {
   const auto exists = [](std::string& word) {
     std::string file = run_file_of(word);
-    return CLI::ExistingFile(file);
+    return std::filesystem::exists(file) ? CLI::ExistingFile(file) : runs_instead_of(word);
   };
   option_->check(CLI::Validator(exists, "", "run_file"));
   return *this;
@@ -108,7 +109,7 @@ Argument& Argument::run() {
   option_->transform(CLI::Validator(
       [](std::string& word) {
         word = find_run(word);
-        return std::string();
+        return std::filesystem::exists(word) ? std::string() : runs_instead_of(word);
       },
       "", "run"));
   return *this;

@@ -11,6 +11,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/client.hpp"
+#include "core/runfile/suggest.hpp"
 #include "lib/printed.hpp"
 #include "lib/read_file.hpp"
 
@@ -123,6 +124,15 @@ std::string find_run(const std::string& given) {
   std::error_code ignored;
   const std::string below = "runs/" + given;
   return !fs::exists(given, ignored) && fs::is_directory(below, ignored) ? below : given;
+}
+
+std::string runs_instead_of(const std::string& given) {
+  std::error_code ignored;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator("runs", ignored))
+    if (holds_run(entry.path().string())) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return "there is no " + given + "; " + config::suggestion(given, names, "runs/ has");
 }
 
 std::string run_file_of(const std::string& given) {

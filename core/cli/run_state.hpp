@@ -62,6 +62,9 @@ void take_report(RunState& run);
 /// Returns a run's directory, given as such or as the name of a run below runs/.
 std::string find_run(const std::string& given);
 
+/// Returns an error for a name that is neither a file nor a run: which runs there are, and which is near.
+std::string runs_instead_of(const std::string& given);
+
 /// Returns the config.toml of such a run; any other word unchanged.
 std::string run_file_of(const std::string& given);
 

@@ -70,10 +70,12 @@ class Resolver {
     const Value* version = root_.find("schema");
     const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
     if (number != nullptr && *number == 1) return true;
+    std::vector<std::string> keys;
+    for (const Table::Entry& entry : root_.entries()) keys.push_back(entry.key);
     // All keys of another version would be reported as unknown, which helps nobody.
-    if (version == nullptr)
-      findings_.error("E103", tables_.file(), "the file does not say which version of the keys it uses",
-                      "begin it with: schema = 1");
+    if (const Value* slip = root_.find(nearest("schema", keys)); version == nullptr)
+      findings_.error("E103", slip != nullptr ? slip->key_origin : tables_.file(),
+                      "the file does not say which version of the keys it uses", "begin it with: schema = 1");
     else
       findings_.error("E103", version->origin, "this host reads schema = 1 only", "schema = 1");
     return false;

@@ -136,8 +136,12 @@ class Converter {
 }  // namespace
 
 std::optional<Table> parse_text(const std::string& file, const std::string& text, Findings& findings) {
-  findings.add_source(file, text);
   const auto name = std::make_shared<const std::string>(file);
+  if (text.find_first_of(std::string_view("\0\1\2\3\4\5\6\7\x0e\x0f\x10", 11)) != std::string::npos) {
+    findings.error("E102", {name, 0, 0}, "is no text, and a run file is one", "is this the right file?");
+    return std::nullopt;
+  }
+  findings.add_source(file, text);
   if (const int line = line_of_deep_key(text)) {
     findings.error("E102", {name, line, 1},
                    "a key with more than " + std::to_string(deepest_nesting) + " dots",

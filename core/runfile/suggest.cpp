@@ -24,13 +24,14 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   constexpr std::size_t longest = 64;  // longer words are no slip, and the table is quadratic
   constexpr std::size_t most = 300;    // candidates compared, of lists of thousands
   if (word.empty() || word.size() > longest) return {};
+  const std::string typed = lib::lower_case(std::string(word));
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : std::span(candidates).first(std::min(candidates.size(), most))) {
     const std::size_t lengths =
         candidate.size() > word.size() ? candidate.size() - word.size() : word.size() - candidate.size();
     if (candidate.size() > longest || lengths >= best_distance) continue;  // at least that far away
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::size_t distance = edit_distance(typed, lib::lower_case(candidate));
     if (distance >= best_distance) continue;
     best = candidate;
     best_distance = distance;

@@ -12,7 +12,7 @@ namespace trainyard::config {
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Returns the nearest candidate, the first of equal ones, if it is near enough for a typing error, else
-/// empty text; compares only the first few hundred of a long list.
+/// empty text; capital letters count as small ones. Compares only the first few hundred of a long list.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns a hint: "did you mean `momentum`?   allowed: dampening, lr, momentum"; candidates in the given

@@ -49,6 +49,16 @@ std::string Columns::target_text() const {
   return column_text(target, names.empty() ? "" : names[target]);
 }
 
+/// What mends a file of one column in whose name another separator stands; empty else.
+std::string separator_hint(const Columns& columns) {
+  if (columns.count != 1 || columns.names.empty()) return {};
+  const std::size_t at = columns.names.front().find_first_of(";\t|");
+  if (at == std::string::npos) return {};
+  const char found = columns.names.front()[at];
+  return std::string(": set separator = \"") + (found == '\t' ? std::string("\\t") : std::string(1, found)) +
+         "\"";
+}
+
 std::size_t find_column(const Columns& columns, const std::string& text, const char* option,
                         const std::string& path) {
   const auto name = std::find(columns.names.begin(), columns.names.end(), text);
@@ -57,10 +67,11 @@ std::size_t find_column(const Columns& columns, const std::string& text, const c
   const auto index = datasets::parsed<std::int64_t>(text);
   if (!index || *index < -count || *index >= count)
     throw ConfigError(std::string(option) + ": no column " + shown(text) + " in " + path + ", which has " +
-                      std::to_string(count) + " columns" +
+                      std::to_string(count) + (count == 1 ? " column" : " columns") +
                       (columns.names.empty()
                            ? " and no header"
-                           : ", from \"" + columns.names.front() + "\" to \"" + columns.names.back() + "\""));
+                           : ", from \"" + columns.names.front() + "\" to \"" + columns.names.back() + "\"") +
+                      separator_hint(columns));
   return static_cast<std::size_t>(*index < 0 ? *index + count : *index);
 }
 
@@ -93,8 +104,9 @@ Columns choose(const Source& source, const Options& options) {
     for (std::size_t place = 0; place < columns.count; ++place)
       if (!excluded[place]) add(place);
   if (columns.features.empty())
-    throw DataError(path + ": no column but the target is left of its " + std::to_string(columns.count) +
-                    (columns.count == 1 ? "; is the separator right?" : ": exclude fewer"));
+    throw DataError(
+        path + ": no column but the target is left of its " + std::to_string(columns.count) +
+        (columns.count == 1 ? "; is the separator right?" + separator_hint(columns) : ": exclude fewer"));
   for (const std::string& text : options.categorical) {
     const std::size_t place = find_column(columns, text, "categorical", path);
     for (Column& column : columns.features) column.categorical |= column.place == place;
