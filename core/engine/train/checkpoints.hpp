@@ -22,10 +22,12 @@ class Checkpoints final : public Saver {
   std::optional<Saved> take_committed() override;
   void drain() override;
 
+  /// Throws Error for options of a checkpointer that `run` cannot count, and for checkpoints of which none but
+  /// the last could be the best.
+  static void check(ActivePlugin& plugin, const Run& run);
   // As in LoopHost; plugins of other kinds are ignored.
   void open(ActivePlugin& plugin);
-  void settle(ActivePlugin& plugin);
-  void use(ActivePlugin& plugin);
+  void exchanged();
 
  private:
   template <class Call>
@@ -35,8 +37,9 @@ class Checkpoints final : public Saver {
   LoopHost& host_;
   const bool writes_;
   ActivePlugin* plugin_;
+  Checkpointer* writer_ = nullptr;  ///< whose options the store has
   checkpoint::Store store_;
-  std::int64_t every_;
+  std::int64_t every_ = 0;
   std::vector<std::string> waiting_;
 };
 

@@ -233,7 +233,9 @@ void Loop::run_step() {
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
   if (stage_ < Stage::evaluated) {
-    if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
+    // The last checkpoint has the metrics of its weights, which may be the best.
+    const bool last = context_.asked(Control::stop_run) || step == parts_.scale.total_steps;
+    if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && (last || step % evaluate_every_ == 0)))
       evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
     if (evaluation_due_) {
       if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);
@@ -299,7 +301,7 @@ void Loop::checkpoint() {
     context_.waiting()["ranks"] |=
         distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
   brackets_.fire(Event::before_checkpoint);
-  if (context_.take(Control::skip_checkpoint) && !ending_) return;
+  if (context_.take(Control::skip_checkpoint) && !finished()) return;
   parts_.saver->save();
   last_saved_ = context_.clock_.step;
   settle_checkpoints();

@@ -83,6 +83,8 @@ class Loop {
   const Clock& clock() const { return context_.clock_; }
   /// Returns the executor's workbench.
   Bench& bench() { return bench_; }
+  /// Returns true if the weights were evaluated as they are now.
+  bool evaluated() const { return last_evaluated_ == context_.clock_.step; }
   /// Returns the last value of everything that was reported.
   const MetricValues& latest() const { return latest_; }
   /// Returns seconds of training, including those before a resume.

@@ -50,10 +50,10 @@ class LoopHost {
   // For swaps; the run does not call sinks and the checkpointer itself.
   /// A plugin is prepared beside the run, on the thread that prepares swaps. Throws Error.
   virtual void open(ActivePlugin& /*plugin*/) {}
-  /// A plugin is about to leave: it finishes what it has begun. Throws Error.
-  virtual void settle(ActivePlugin& /*plugin*/) {}
-  /// A slot has another plugin from here on.
-  virtual void use(ActivePlugin& /*plugin*/) {}
+  /// The checkpointer is about to leave: it finishes what it has begun. Throws Error.
+  virtual void settle() {}
+  /// Called when other plugins are in the run's slots from here on.
+  virtual void exchanged() {}
 };
 
 /// A checkpoint on the disk.
