@@ -169,7 +169,8 @@ const std::map<std::string, std::string> lists = {
 }  // namespace
 
 TEST_CASE("every hook, rule, metric and sink comes into a run that trains, and goes again") {
-  std::set<std::string> kinds, refused;
+  std::set<std::string> kinds;
+  std::map<std::string, Outcome> without;  // runs that have no guest, which many plugins share
   const std::vector<PluginFile> tried = drawn(alone());
   for (const PluginFile& file : tried) {
     const auto list = lists.find(file.manifest.kind);
@@ -180,26 +181,17 @@ TEST_CASE("every hook, rule, metric and sink comes into a run that trains, and g
     const std::string goes = swap_at(4, slot, "0ba") + "change = \"remove\"\n";
     INFO(title(file) << "\n" << bare << comes);
     kinds.insert(file.manifest.kind);
-    if (!test::resolve(bare + comes).config) {
-      refused.insert(title(file));
-      CHECK(test::resolve(bare + comes).findings.text().size() > 20);
-      continue;
-    }
-    const Outcome plain = train_apart(bare), stays = train_apart(bare + comes),
-                  gone = train_apart(bare + comes + goes);
-    CHECK(stays.swaps == 1);
+    if (!without.contains(bare)) without[bare] = train_apart(bare);
+    const Outcome& plain = without[bare];
+    const Outcome gone = train_apart(bare + comes + goes);
+    CHECK_THAT(gone.error, Equals(""));
+    CHECK(gone.exit_code == 0);
     CHECK(gone.swaps == 2);
-    for (const Outcome& outcome : {stays, gone}) {
-      CHECK_THAT(outcome.error, Equals(""));
-      CHECK(outcome.exit_code == 0);
-      CHECK(outcome.steps == plain.steps);
-      CHECK(std::isfinite(outcome.loss));
-      if (beside_the_training.contains(file.manifest.kind)) CHECK(outcome.model == plain.model);
-    }
+    CHECK(gone.steps == plain.steps);
+    CHECK(std::isfinite(gone.loss));
+    if (beside_the_training.contains(file.manifest.kind)) CHECK(gone.model == plain.model);
   }
   if (tried.size() == alone().size()) CHECK(kinds.size() == lists.size());
-  WARN("refused: " << refused.size());
-  for (const std::string& each : refused) WARN(each);
 }
 
 }  // namespace swap_tests

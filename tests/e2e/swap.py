@@ -428,6 +428,19 @@ class ComeAndGo(Steered):
                  for file in ("ordered.toml", "runs/small/swapped.toml")]
         self.assertEqual(*files)  # a swap puts its options ahead of the others
 
+    def test_a_metric_has_values_while_it_is_there(self):
+        short = RUN.replace("6000ba", "40ba").replace('"2000ba"', '"10ba"').replace('"500ba"', '"10ba"')
+        come = '[[swap]]\nat = "15ba"\nslot = "metrics.top_k"\ntype = "top_k"\nchange = "add"\noptions = { k = 2 }\n'
+        go = '[[swap]]\nat = "35ba"\nslot = "metrics.top_k"\nchange = "remove"\n'
+        for plan, steps in ((come, [20, 30, 40]), (come + go, [20, 30])):
+            result = self.train(short + plan, "--overwrite")
+            for what in ("train", "eval"):
+                name = what.replace("eval", "val") + "/top_k"
+                self.assertEqual([line["step"] for line in self.lines("metrics.jsonl", what) if name in line["values"]], steps)
+                self.assertEqual(name in result["metrics"], steps[-1] == 40)
+        self.write("plan.toml", RUN + '[early_stopping]\nmetric = "val/accuracy"\nmode = "max"\n[[swap]]\nat = "9ba"\nslot = "metrics.accuracy"\nchange = "remove"\n')
+        self.assertIn('nothing produces "val/accuracy"', self.host("validate", "plan.toml", "--level", "files", code=2).stderr)
+
     def test_what_cannot_come_or_go_is_refused_and_leaves_no_trace(self):
         process = self.start()
         before = self.slots()

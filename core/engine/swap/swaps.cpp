@@ -230,34 +230,28 @@ void Swaps::open(PreparedSwap& swap) {
   }
 }
 
-/// Returns the planned swaps in the order of their steps.
-std::vector<Swaps::Planned> Swaps::plan() const {
-  std::vector<Planned> plan;
-  for (const config::PlannedSwap& each : live_.config.swaps)
-    plan.push_back({in_steps(each.at, live_.scale, "swap.at"), {each.request}});
-  std::stable_sort(plan.begin(), plan.end(),
-                   [](const Planned& a, const Planned& b) { return a.step < b.step; });
-  return plan;
-}
-
 void Swaps::rehearse() {
   std::vector<std::unique_ptr<PreparedSwap>> made;
-  for (const Planned& planned : plan()) {
+  std::multimap<std::int64_t, config::SwapRequest>
+      plan;  // in the order of the file where the step is the same
+  for (const config::PlannedSwap& each : live_.config.swaps)
+    plan.emplace(in_steps(each.at, live_.scale, "swap.at"), each.request);
+  for (const auto& [step, request] : plan) {
     try {
       PreparedSwap* const after = made.empty() ? nullptr : made.back().get();
-      PreparedSwap& swap = *made.emplace_back(prepare(planned.swaps, after));
+      PreparedSwap& swap = *made.emplace_back(prepare({request}, after));
       if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.states().weights());
       for (const PreparedSwap::Part& part : swap.parts_)
         if (ActivePlugin* const plugin = part.added ? nullptr : swap.layer_.own(part.address);
             plugin && plugin->has_state() &&
             plugin->slot().kind != Recorder::kind.name)  // its load cuts files
           hand_over(swap.layer_.below->plugin(part.address), *plugin, part.carry);
-      if (swap.layer_.made.curve) place_curve(swap, planned.step);
+      if (swap.layer_.made.curve) place_curve(swap, step);
       for (const std::unique_ptr<PreparedSwap>& earlier : made)
         if (earlier.get() != &swap) earlier->free_replaced_by(swap);
     } catch (const Error& error) {
-      throw ConfigError("the swap that is planned at step " + std::to_string(planned.step) + " (" +
-                        config::text(planned.swaps) + ") cannot be made: " + error.what());
+      throw ConfigError("the swap that is planned at step " + std::to_string(step) + " (" +
+                        config::text({request}) + ") cannot be made: " + error.what());
     }
   }
 }
@@ -350,6 +344,9 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (leaves) run_.states().go_back(before->states());
     throw;
   }
+  for (const PreparedSwap::Part& part : swap.parts_)
+    if (part.address.starts_with("metrics.") && live_.layer.own(part.address) == nullptr)
+      run_.loop().forget(part.address.substr(std::string_view("metrics.").size()));
   ++live_.swaps;
   if (!watched) return nullptr;
   run_.states().set_copying(before);

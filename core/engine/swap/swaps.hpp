@@ -33,12 +33,6 @@ class Swaps {
   void rehearse();
 
  private:
-  /// Swaps that are made together, at the safe point of a step.
-  struct Planned {
-    std::int64_t step;
-    std::vector<config::SwapRequest> swaps;
-  };
-  std::vector<Planned> plan() const;
   void open(PreparedSwap& swap);
   bool leaves_executor(PreparedSwap& swap);
   bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);

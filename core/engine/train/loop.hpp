@@ -99,6 +99,8 @@ class Loop {
   bool caught() const {
     return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
   }
+  /// Drops the last values of a metric that is gone.
+  void forget(const std::string& metric);
   /// Host::metric of any plugin: the value is reported at the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
 
