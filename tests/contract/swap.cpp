@@ -168,7 +168,7 @@ const std::map<std::string, std::string> lists = {
 
 }  // namespace
 
-TEST_CASE("every hook, rule, metric and sink comes into a run that trains, and goes again") {
+TEST_CASE("every plugin of a list comes into a run that trains and goes again") {
   std::set<std::string> kinds;
   std::map<std::string, Outcome> without;  // runs that have no guest, which many plugins share
   const std::vector<PluginFile> tried = drawn(alone());

@@ -18,6 +18,7 @@ class Checkpoints final : public Saver {
   Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes = true);
 
   std::int64_t every() const override { return every_; }
+  bool keeps_best() const override { return writer_->common.keep_best.has_value(); }
   void save() override;
   std::optional<Saved> take_committed() override;
   void drain() override;

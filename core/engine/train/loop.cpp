@@ -233,9 +233,9 @@ void Loop::run_step() {
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
   if (stage_ < Stage::evaluated) {
-    // The last checkpoint has the metrics of its weights, which may be the best.
     const bool last = context_.asked(Control::stop_run) || step == parts_.scale.total_steps;
-    if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && (last || step % evaluate_every_ == 0)))
+    const bool compared = last && parts_.saver != nullptr && parts_.saver->keeps_best();
+    if (context_.take(Control::evaluate) || compared || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
       evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
     if (evaluation_due_) {
       if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);

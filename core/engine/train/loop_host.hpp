@@ -70,6 +70,8 @@ class Saver {
   /// Returns the steps from one checkpoint to the next (there is one more at the end of training); 0: only on
   /// interruption and request.
   virtual std::int64_t every() const = 0;
+  /// Returns true if the best of what is saved is kept: the last weights may be.
+  virtual bool keeps_best() const { return false; }
   /// Takes a snapshot of the run as it is now.
   virtual void save() = 0;
   /// Returns each checkpoint that has reached the disk, once.
