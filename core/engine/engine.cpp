@@ -23,8 +23,8 @@
 namespace trainyard::train {
 namespace {
 
-std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
-                               std::int64_t most) {
+int rates_of(const config::RunConfig& config, const plugins::Registry& registry, std::int64_t most,
+             std::vector<StepRate>& rates) {
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
@@ -33,14 +33,13 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
     throw ConfigError("trainer.max_duration is a time: there are no steps to draw the schedule over");
   const double base = run.optimizer().common.lr;
   const std::int64_t points = std::min(steps, most);
-  std::vector<StepRate> rates;
   for (std::int64_t i = 0; i < points; ++i) {
     // i * (steps - 1) / (points - 1), where the product may be too large.
     const std::int64_t gaps = std::max<std::int64_t>(1, points - 1);
     const std::int64_t done = i * ((steps - 1) / gaps) + i * ((steps - 1) % gaps) / gaps;
     rates.push_back({done + 1, base * run.schedule().factor(done), run.schedule().momentum(done)});
   }
-  return rates;
+  return 0;
 }
 
 /// Returns the cost of the network that the transforms are given; none where there are none, or no graph.
@@ -55,15 +54,13 @@ std::optional<NodeCost> cost_before_transforms(config::RunConfig config, const p
 }
 
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
-  return reported([&] {
-    const std::optional<NodeCost> before = cost_before_transforms(config, registry);
-    Run run(config, registry);
-    run.build_model();
-    const Graph* graph = run.network().graph();
-    if (graph == nullptr) throw ConfigError("model " + config.at("model").type + " has no graph to show");
-    std::fputs(show(*graph, run.network().dropout_places(), before).c_str(), stdout);
-    return 0;
-  });
+  const std::optional<NodeCost> before = cost_before_transforms(config, registry);
+  Run run(config, registry);
+  run.build_model();
+  const Graph* graph = run.network().graph();
+  if (graph == nullptr) throw ConfigError("model " + config.at("model").type + " has no graph to show");
+  std::fputs(show(*graph, run.network().dropout_places(), before).c_str(), stdout);
+  return 0;
 }
 
 int doctor() {
@@ -79,45 +76,30 @@ int doctor() {
   return 0;
 }
 
+/// A verb that prints the error that leaves it.
+template <auto verb>
+struct Reported;
+template <class... Arguments, int (*verb)(Arguments...)>
+struct Reported<verb> {
+  static int call(Arguments... arguments) {
+    return reported([&] { return verb(arguments...); });
+  }
+};
+
 }  // namespace
 }  // namespace trainyard::train
 
 extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine* trainyard_engine() {
   using namespace trainyard::train;
   static const Engine engine = {
-      .train =
-          [](const auto& config, const auto& registry, const auto& options) {
-            return reported([&] { return train_command(config, registry, options); });
-          },
-      .evaluate =
-          [](const auto& config, const auto& registry, const auto& weights, bool json) {
-            return reported([&] { return evaluate_command(config, registry, weights, json); });
-          },
-      .plan = [](const auto& config,
-                 const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
-      .check =
-          [](const auto& config, const auto& registry) {
-            return reported([&] {
-              check_command(config, registry);
-              return 0;
-            });
-          },
-      .rates =
-          [](const auto& config, const auto& registry, std::int64_t most, std::vector<StepRate>& rates) {
-            return reported([&] {
-              rates = rates_of(config, registry, most);
-              return 0;
-            });
-          },
-      .model_show = show_model,
-      .check_rules =
-          [](const auto& config, const auto& registry, const std::string& trial, bool json) {
-            return reported([&] { return rules_command(config, registry, trial, json); });
-          },
-      .tool =
-          [](const auto& config, const auto& registry, const auto& weights, bool json) {
-            return reported([&] { return tool_command(config, registry, weights, json); });
-          },
+      .train = Reported<train_command>::call,
+      .evaluate = Reported<evaluate_command>::call,
+      .plan = Reported<plan_command>::call,
+      .check = Reported<check_command>::call,
+      .rates = Reported<rates_of>::call,
+      .model_show = Reported<show_model>::call,
+      .check_rules = Reported<rules_command>::call,
+      .tool = Reported<tool_command>::call,
       .doctor = doctor,
   };
   return &engine;

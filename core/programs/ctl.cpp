@@ -1,5 +1,6 @@
 #include "core/programs/ctl.hpp"
 
+#include <algorithm>
 #include <iostream>
 #include <sstream>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/cli/client.hpp"
 #include "core/cli/columns.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/programs/programs.hpp"
 #include "core/programs/prometheus.hpp"
 #include "core/programs/time_text.hpp"
@@ -35,6 +37,23 @@ std::string result_text(const CtlOptions& options, const std::string& run, const
   for (const std::string& line : last_lines(run + "/journal.jsonl", journal_lines))
     journal.push_back(journal_text(line));
   return status_text(result.get<Status>(), journal);
+}
+
+/// Gives a request to add or remove an entry of a list its slot. One that goes may be named by its place.
+void name_entry(control::Client& client, const CtlOptions& options, control::Request& request) {
+  const std::string list = std::string(plugins::find_kind(options.kind)->section) + ".";
+  std::string id = request.verb == Verb::add ? request.type : request.slot;
+  std::erase_if(request.assignments, [&](const std::string& each) {
+    if (each.starts_with("id=")) id = each.substr(3);
+    return each.starts_with("id=");
+  });
+  request.slot = list + id;
+  if (request.verb == Verb::add || id.size() > 4 || id.find_first_not_of("0123456789") != id.npos) return;
+  std::vector<std::string> entries;
+  for (const Status::Slot& each : client.ask({.verb = Verb::status}, options.timeout).get<Status>().slots)
+    if (each.slot.starts_with(list)) entries.push_back(each.slot);
+  const bool named = std::ranges::find(entries, request.slot) != entries.end();
+  if (!named && std::stoul(id) < entries.size()) request.slot = entries[std::stoul(id)];
 }
 
 }  // namespace
@@ -70,7 +89,9 @@ int ctl(const CtlOptions& options, std::ostream& out, std::ostream& errors) {
   try {
     if (!holds_run(run)) look_at(run, {});  // throws what the folder holds
     control::Client client(run);
-    out << result_text(options, run, client.ask(options.request, options.timeout));
+    control::Request request = options.request;
+    if (!options.kind.empty()) name_entry(client, options, request);
+    out << result_text(options, run, client.ask(std::move(request), options.timeout));
     return 0;
   } catch (const control::Refused& refusal) {
     errors << "trainyard ctl: the run refuses: " << printable(refusal.what()) << '\n';
@@ -139,6 +160,17 @@ void add_ctl(Arguments verb, CommandLine& line) {
     return "\"" + text + "\" is no duration like 5ba or 1ep";
   };
   swap.add("--watch", watch, "go back if it fails within this duration: 5ba");
+  const std::vector<std::string> kinds = {"hook", "rule", "sink", "metric"};
+  Arguments more =
+      add(Verb::add, "put one more plugin at the end of a list: add hook ema decay=0.99 id=slow");
+  more.add("kind", given->options.kind, "hook, rule, sink or metric").required().one_of(kinds);
+  more.add("type", request.type, "name of the plugin").required().offers("type");
+  more.add("assignments", request.assignments, "options of the plugin: KEY=VALUE; id=NAME names the entry");
+  more.add("--watch", watch, "go back if it fails within this duration: 5ba");
+  Arguments less = add(Verb::remove, "take a plugin out of a list: remove hook ema");
+  less.add("kind", given->options.kind, "hook, rule, sink or metric").required().one_of(kinds);
+  less.add("name", request.slot, "id of the entry, or its place in the list from 0 on").required();
+  less.add("--watch", watch, "go back if the run fails within this duration: 5ba");
   swap.add("--carry", request.carry, "what goes over from the old plugin: a word that the slot knows");
   Arguments metrics = verb.verb("metrics", "its status as Prometheus' text format, for a scraper");
   metrics.fall_through();

@@ -1,5 +1,5 @@
-// trainyard ctl RUN status | set | swap | pause | resume | checkpoint | eval | stop: controls a run that is
-// going.
+// trainyard ctl RUN status | set | swap | add | remove | pause | resume | checkpoint | eval | stop: controls
+// a run that is going.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@ namespace trainyard::cli {
 struct CtlOptions {
   std::string run;  ///< its directory, or its name below runs/
   control::Request request;
+  std::string kind;  ///< of `add` and `remove`: the list of this kind of plugin
   std::chrono::milliseconds timeout{60'000};
   bool json = false;        ///< prints the result as JSON
   bool prometheus = false;  ///< prints a status in Prometheus' text format

@@ -6,12 +6,15 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/plugins/kinds.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
+#include "core/runfile/at_path.hpp"
 #include "core/runfile/changes.hpp"
 #include "core/runfile/live_config.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
+#include "core/runfile/schema.hpp"
 #include "lib/read_file.hpp"
 
 namespace trainyard::control {
@@ -48,6 +51,42 @@ std::vector<config::Difference> swapped(const SwappedFile& file) {
   return config::diff(begun, file.live);
 }
 
+/// Returns the entry of a list of plugins that has the id of another, or null.
+const Value* with_id_of(const Value& entry, const Array& list) {
+  const auto id = [](const Value& each) { return *config::at_path<std::string>(each.as<Table>(), "id"); };
+  const auto found = std::ranges::find(list, id(entry), id);
+  return found == list.end() ? nullptr : &*found;
+}
+
+/// Merges a list of which swaps have added or removed entries with the list of a later file.
+Array merged(const Array& given, const Array& live, const Array& now) {
+  Array all;
+  for (const Value& entry : now) {
+    const Value *const before = with_id_of(entry, given), *const there = with_id_of(entry, live);
+    if (before != nullptr && there == nullptr) continue;  // a swap has removed it
+    const bool changed = before == nullptr || config::toml_text(*before) != config::toml_text(entry);
+    all.push_back(changed ? entry : *there);
+  }
+  for (const Value& entry : live)
+    if (!with_id_of(entry, given) && !with_id_of(entry, now)) all.push_back(entry);
+  return all;
+}
+
+/// Merges the lists of plugins that come and go while a run trains.
+void merge_lists(const SwappedFile& file, const Table& now, Table& root) {
+  for (const config::Section& section : config::schema()) {
+    if (!section.list || !plugins::can_be_left_out(section.kind)) continue;
+    const auto list = [&](const Table& of) { return config::at_path<Array>(of, section.path); };
+    const Array *const given = list(file.given), *const live = list(file.live);
+    if (given == nullptr || live == nullptr || list(now) == nullptr) continue;
+    const auto lacks = [](const Array& all, const Array& other) {
+      return std::ranges::any_of(all, [&](const Value& each) { return !with_id_of(each, other); });
+    };
+    if (lacks(*given, *live) || lacks(*live, *given))
+      const_cast<Array&>(*list(root)) = merged(*given, *live, *list(now));
+  }
+}
+
 }  // namespace
 
 Table resolved_table(const std::string& source, const std::string& text) {
@@ -62,6 +101,7 @@ config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& conf
   config::Document document;
   document.root = config::with_changes(file.live, config::diff(file.given, config.resolved), config.resolved);
   document.root.erase("swap");
+  merge_lists(file, config.resolved, document.root);
   document.file = file.source;
   document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // others may have saved the run
   document.trains = trains;

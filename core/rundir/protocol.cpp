@@ -11,8 +11,8 @@
 namespace trainyard::control {
 namespace {
 
-constexpr std::array<std::string_view, 8> verbs = {"status", "set",        "swap", "pause",
-                                                   "resume", "checkpoint", "eval", "stop"};
+constexpr std::array<std::string_view, 10> verbs = {"status", "set",    "swap",       "add",  "remove",
+                                                    "pause",  "resume", "checkpoint", "eval", "stop"};
 constexpr std::array<std::string_view, 2> states = {"training", "paused"};
 constexpr std::int64_t max_id = std::int64_t{1} << 53;  // every JSON reader holds it exactly
 
@@ -161,10 +161,12 @@ Request parse_request(std::string_view line) {
       reader.check_keys(reader.args(), where, {"assignments"});
       request.assignments = reader.assignments(true);
       break;
+    case Verb::add:
+    case Verb::remove:
     case Verb::swap: {
       reader.check_keys(reader.args(), where, {"slot", "type", "assignments", "watch", "carry"});
       request.slot = reader.text("slot", true);
-      request.type = reader.text("type", true);
+      request.type = reader.text("type", request.verb != Verb::remove);
       request.assignments = reader.assignments(false);
       request.carry = reader.text("carry", false);
       const std::string watch = reader.text("watch", false);

@@ -23,7 +23,7 @@ constexpr int protocol_version = 1;
 constexpr std::size_t max_request_bytes = std::size_t{64} * 1024;  ///< of a line with its newline
 constexpr std::size_t max_answer_bytes = std::size_t{256} * 1024;
 
-enum class Verb : std::uint8_t { status, set, swap, pause, resume, checkpoint, eval, stop };
+enum class Verb : std::uint8_t { status, set, swap, add, remove, pause, resume, checkpoint, eval, stop };
 std::string_view name(Verb verb);
 
 /// A request of a client. Values of assignments are unparsed TOML text and mean what they mean after --set.
@@ -31,7 +31,7 @@ struct Request {
   std::int64_t id = 0;
   Verb verb = Verb::status;
   std::vector<std::string> assignments;  ///< for set and swap; each with a key before its '='
-  std::string slot, type;                ///< of swap
+  std::string slot, type;                ///< of swap and add; the slot of remove
   std::optional<Duration> watch;         ///< for swap; nothing: the host's default
   std::string carry;                     ///< for swap; empty: the slot's default
 };

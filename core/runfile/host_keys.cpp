@@ -188,6 +188,10 @@ void SwapKeys::describe(Keys<SwapKeys>& keys) {
   keys.key("type", &SwapKeys::type,
            "the plugin that takes over; the same one, with other options, without it")
       .no_default();
+  keys.key("change", &SwapKeys::change,
+           "replace the plugin of the slot; or add an entry at the end of a list, or remove it: of hooks, "
+           "rules, metrics, logging.sinks")
+      .one_of({"replace", "add", "remove"});
   keys.key(
       "carry", &SwapKeys::carry,
       "what takes over from the old one: its state, nothing, or of a schedule: restart (begins anew over "

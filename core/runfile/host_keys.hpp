@@ -163,6 +163,7 @@ struct SwapKeys {
   Duration at;
   std::string slot;
   std::string type;
+  std::string change = "replace";
   Carry carry = Carry::state;
   Duration watch{5, Duration::Unit::steps};
   static void describe(Keys<SwapKeys>& keys);

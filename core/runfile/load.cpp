@@ -35,8 +35,7 @@ const std::string* id_of(const Value& entry) {
   const Table* table = entry.get_if<Table>();
   if (table == nullptr) return nullptr;
   for (const char* key : {"id", "type"})
-    if (const Value* value = table->find(key))
-      if (const auto* text = value->get_if<std::string>()) return text;
+    if (const auto* text = at_path<std::string>(*table, key)) return text;
   return nullptr;
 }
 
@@ -77,8 +76,7 @@ class Loader {
     if (present != nullptr)
       std::ranges::copy_if(present->as<Array>(), std::back_inserter(chosen), [&](const Value& entry) {
         const Table* table = entry.get_if<Table>();
-        const Value* type = table == nullptr ? nullptr : table->find("type");
-        const auto* name = type == nullptr ? nullptr : type->get_if<std::string>();
+        const auto* name = table == nullptr ? nullptr : at_path<std::string>(*table, "type");
         return name != nullptr && *name == tool;
       });
     if (chosen.size() > 1)
@@ -289,6 +287,16 @@ class Loader {
   std::size_t files_ = 0;
 };
 
+/// Returns a document for the ranks of this process.
+Document empty_document(const std::string& file) {
+  Document document;
+  document.file = file;
+  const RankPlace place = RankPlace::of_process();
+  document.ranks = place.size;
+  document.local_ranks = place.local_size;
+  return document;
+}
+
 }  // namespace
 
 Environment Environment::of_process(std::string fallback) {
@@ -319,22 +327,14 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
 }
 
 Document with_sets(const Table& resolved, const std::vector<std::string>& sets) {
-  Document document;
+  Document document = empty_document("--set");
   document.root = resolved;
-  document.file = "--set";
-  const RankPlace place = RankPlace::of_process();
-  document.ranks = place.size;
-  document.local_ranks = place.local_size;
   Loader(document).set(sets);
   return document;
 }
 
 Document load_resolved(const std::string& name, const std::string& text) {
-  Document document;
-  document.file = name;
-  const RankPlace place = RankPlace::of_process();
-  document.ranks = place.size;
-  document.local_ranks = place.local_size;
+  Document document = empty_document(name);
   document.default_name = std::filesystem::path(name).stem().string();
   document.findings.add_source(name, text);
   std::optional<Table> root = parse_text(name, text, document.findings);
@@ -346,11 +346,9 @@ Document load_resolved(const std::string& name, const std::string& text) {
 
 std::vector<std::string> plugin_paths(const Document& document) {
   std::vector<std::string> result;
-  const Value* plugins = document.root.find("plugins");
-  const Value* paths =
-      plugins != nullptr && plugins->get_if<Table>() ? plugins->as<Table>().find("paths") : nullptr;
-  if (paths == nullptr || !paths->get_if<Array>()) return result;
-  for (const Value& path : paths->as<Array>())
+  const auto* const paths = at_path<Array>(document.root, "plugins.paths");
+  if (paths == nullptr) return result;
+  for (const Value& path : *paths)
     if (const auto* text = path.get_if<std::string>()) result.push_back(absolute_path(*text, path.origin));
   return result;
 }

@@ -43,6 +43,7 @@ struct SwapRequest {
   std::string type;  ///< empty: the present one
   Table options;     ///< only the options that are given
   Carry carry = Carry::state;
+  std::string change = "replace";  ///< the plugin of the slot; or "add" or "remove" an entry of a list
   std::string watch = "5ba";  ///< the watch: length during which a rollback to the old plugin is possible
 };
 

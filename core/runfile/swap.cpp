@@ -24,22 +24,21 @@ struct Slot {
 };
 
 Table* table_at(Table& root, std::string_view path) {
-  Value* value = const_cast<Value*>(value_at(root, path));
-  return value == nullptr ? nullptr : value->get_if<Table>();
+  return const_cast<Table*>(at_path<Table>(root, path));
 }
 
 /// Calls f for every slot that a plugin fills, with its address.
 template <class F>
 void each_slot(Table& root, F&& f) {
+  Array none;
   for (const Section& section : schema()) {
     if (section.kind.empty() || plugins::find_kind(section.kind)->beside) continue;
     if (!section.list) {
       if (Table* table = table_at(root, section.path)) f(section.path, Slot{&section, table});
       continue;
     }
-    Value* list = const_cast<Value*>(value_at(root, section.path));
-    if (list == nullptr || list->get_if<Array>() == nullptr) continue;
-    for (Value& entry : list->as<Array>())
+    auto* const list = const_cast<Array*>(at_path<Array>(root, section.path));
+    for (Value& entry : list == nullptr ? none : *list)
       if (Table* table = entry.get_if<Table>())
         if (const auto* id = at_path<std::string>(*table, "id"))
           f(section.path + "." + *id, Slot{&section, table});
@@ -51,6 +50,38 @@ void drop_own_options(Table& table, const plugins::PluginFile& plugin) {
     if (!option.common) table.erase(option.name);
 }
 
+/// Adds an entry at the end of a list of plugins that a run can go on without, or takes one out.
+void put_entry(Document& document, const SwapRequest& swap, const std::vector<std::string>& known,
+               const Origin& at) {
+  const auto refuse = [&](const std::string& what, const std::string& mend) {
+    document.readable = false;
+    document.findings.error("E212", at, what, mend);
+  };
+  const auto list = std::ranges::find_if(schema(), [&](const Section& section) {
+    return section.list && plugins::can_be_left_out(section.kind) &&
+           swap.slot.starts_with(section.path + ".");
+  });
+  if (list == schema().end())
+    return refuse("\"" + swap.slot + "\" does not come or go while a run trains",
+                  "entries of hooks, rules, metrics and logging.sinks do: hooks.ema");
+  auto& entries = const_cast<Array&>(*at_path<Array>(document.root, list->path));
+  const std::string id = swap.slot.substr(list->path.size() + 1);
+  if (swap.change == "remove" && !(swap.type + toml_file(swap.options)).empty())
+    return refuse(swap.slot + " goes as it is: a plugin or options cannot be given", "leave them out");
+  if (swap.change == "remove") {
+    const auto is_it = [&](const Value& each) { return *at_path<std::string>(each.as<Table>(), "id") == id; };
+    if (std::erase_if(entries, is_it) == 0)
+      refuse("the run has no slot \"" + swap.slot + "\"", suggestion(swap.slot, known, "its slots are"));
+    return;
+  }
+  if (swap.type.empty() || swap.options.contains("id"))
+    return refuse(swap.slot + " comes with its id in `slot` and its plugin in `type`", "type = \"ema\"");
+  Table entry = swap.options;
+  entry.set("type", Value(swap.type));
+  entry.set("id", Value(id));
+  entries.push_back(Value(std::move(entry)));
+}
+
 void put_swap(Document& document, const SwapRequest& swap, const plugins::Registry& registry,
               const Origin& at) {
   Slot slot;
@@ -59,6 +90,7 @@ void put_swap(Document& document, const SwapRequest& swap, const plugins::Regist
     known.push_back(address);
     if (address == swap.slot) slot = candidate;
   });
+  if (swap.change != "replace") return put_entry(document, swap, known, at);
   if (slot.table == nullptr) {
     document.readable = false;
     document.findings.error("E212", at, "the run has no slot \"" + swap.slot + "\"",
@@ -131,16 +163,22 @@ void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<
   const auto keeps = [&](const std::string& what, const std::string& mend) {
     findings.error("E214", at, "a running training keeps " + what, mend);
   };
-  const std::vector<SlotConfig>&here = now.slots, &there = then.slots;
-  const auto same = [](const SlotConfig& a, const SlotConfig& b) {
-    return a.slot == b.slot && a.address() == b.address();
+  const auto lasting = [&](const RunConfig& run) {
+    std::vector<std::string> addresses;
+    for (const SlotConfig& slot : run.slots) {
+      const auto moves = [&](const SwapRequest& swap) {
+        return swap.change != "replace" && (swap.slot == slot.address() || slot.kind == "recorder");
+      };
+      if (std::ranges::none_of(swaps, moves)) addresses.push_back(slot.address());
+    }
+    return addresses;
   };
-  const auto [old_slot, new_slot] = std::mismatch(here.begin(), here.end(), there.begin(), there.end(), same);
+  const std::vector<std::string> here = lasting(now), there = lasting(then);
+  const auto [old_slot, new_slot] = std::ranges::mismatch(here, there);
   if (old_slot != here.end() || new_slot != there.end()) {
-    const std::string what = there.size() > here.size() ? "add [" + new_slot->slot + "]"
-                             : there.size() < here.size()
-                                 ? "drop [" + old_slot->slot + "]"
-                                 : "rename " + old_slot->address() + " to " + new_slot->address();
+    const std::string what = there.size() > here.size()   ? "add [" + *new_slot + "]"
+                             : there.size() < here.size() ? "drop [" + *old_slot + "]"
+                                                          : "rename " + *old_slot + " to " + *new_slot;
     return keeps("its slots and their names: the swap would " + what,
                  "leave `id` and the tables as they are");
   }
@@ -151,7 +189,7 @@ void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<
           "leave batch_size, micro_batch_size, drop_last and take out");
   if (then.data.workers != now.data.workers || then.data.prefetch != now.data.prefetch)
     keeps("data.workers and data.prefetch", "they change with a resume");
-  for (const SlotConfig& slot : there)
+  for (const SlotConfig& slot : then.slots)
     for (const SwapRequest& swap : swaps)
       if (replaces(swap.slot, slot))
         for (const plugins::PluginFile* plugin : registry.find(slot.kind, slot.type))
@@ -209,8 +247,8 @@ std::string text(const std::vector<SwapRequest>& swaps) {
     std::string options;
     for (const Table::Entry& option : swap.options.entries())
       options += (options.empty() ? "" : ", ") + option.key + " = " + toml_text(option.value);
-    line += (line.empty() ? "" : "; ") + swap.slot + (swap.type.empty() ? "" : " = " + swap.type) +
-            (options.empty() ? "" : " (" + options + ")");
+    line += (line.empty() ? "" : "; ") + (swap.change == "replace" ? "" : swap.change + " ") + swap.slot +
+            (swap.type.empty() ? "" : " = " + swap.type) + (options.empty() ? "" : " (" + options + ")");
   }
   return line;
 }
@@ -219,6 +257,7 @@ Table table_of(const SwapRequest& swap) {
   Table table;
   table.set("slot", Value(swap.slot));
   if (!swap.type.empty()) table.set("type", Value(swap.type));
+  if (swap.change != "replace") table.set("change", Value(swap.change));
   table.set("carry", Value(std::string(carry_words[static_cast<std::size_t>(swap.carry)])));
   table.set("watch", Value(swap.watch));
   if (!swap.options.entries().empty()) table.set("options", Value(swap.options));
@@ -229,6 +268,7 @@ SwapRequest swap_of(const Table& table) {
   SwapRequest swap;
   if (const auto* slot = at_path<std::string>(table, "slot")) swap.slot = *slot;
   if (const auto* type = at_path<std::string>(table, "type")) swap.type = *type;
+  if (const auto* change = at_path<std::string>(table, "change")) swap.change = *change;
   if (const auto* carry = at_path<std::string>(table, "carry")) swap.carry = carry_of(*carry);
   if (const auto* watch = at_path<std::string>(table, "watch")) swap.watch = *watch;
   if (const auto* options = at_path<Table>(table, "options")) swap.options = *options;

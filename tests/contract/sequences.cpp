@@ -65,12 +65,13 @@ class Dice {
 
 /// A swap as somebody would write it: options as TOML.
 struct Wish {
-  std::string slot, type, carry, watch;
+  std::string slot, type, carry, watch, change;
   std::vector<std::pair<std::string, std::string>> options;
 
   std::string planned(const std::string& at) const {
     std::string text = "[[swap]]\nat = \"" + at + "\"\nslot = \"" + slot + "\"\n";
-    for (const auto& [key, value] : {std::pair("type", type), {"carry", carry}, {"watch", watch}})
+    for (const auto& [key, value] :
+         {std::pair("type", type), {"carry", carry}, {"watch", watch}, {"change", change}})
       if (!value.empty()) text += std::string(key) + " = \"" + value + "\"\n";
     if (options.empty()) return text;
     text += "options = { ";
@@ -116,10 +117,15 @@ class Subject {
   int ranks() const { return ranks_; }
 
   Wish wish(int now) {
+    if (dice_.chance(25)) return come_or_go();
     const config::SlotConfig& slot = dice_.one_of(slots_);
     static const char* const watches[] = {"", "", "0ba", "1ba", "7ba", "20ba"};
-    Wish wish{
-        .slot = address_of(slot), .type = {}, .carry = {}, .watch = dice_.one_of(watches), .options = {}};
+    Wish wish{.slot = address_of(slot),
+              .type = {},
+              .carry = {},
+              .watch = dice_.one_of(watches),
+              .change = {},
+              .options = {}};
     if (ranks_ > 1) wish.watch.clear();         // several ranks do not go back
     if (slot.type == "faulty" && ranks_ > 1) {  // cannot be made on one of them, or is late there
       wish.options = {{"at", "\"construction\""},
@@ -150,6 +156,29 @@ class Subject {
       if (!values.empty()) wish.options.emplace_back(option.name, dice_.one_of(values));
     }
     if (dice_.chance(3)) wish.options.emplace_back("nonsense", "1");
+    return wish;
+  }
+
+  /// A plugin more in a list, or one less: of those that the run began with, and of guests.
+  Wish come_or_go() {
+    static const std::pair<const char*, const char*> lists[] = {
+        {"hook", "hooks."}, {"rule", "rules."}, {"metric", "metrics."}, {"sink", "logging.sinks."}};
+    const auto& [kind, list] = dice_.one_of(lists);
+    const std::string guest = list + std::string(dice_.chance(50) ? "guest" : "other");
+    Wish wish{.slot = guest, .type = {}, .carry = {}, .watch = {}, .change = "add", .options = {}};
+    if (dice_.chance(40)) wish.change = "remove";
+    if (wish.change == "remove" && dice_.chance(30)) wish.slot = address_of(dice_.one_of(slots_));
+    if (wish.change == "remove") return wish;
+    std::vector<const PluginFile*> choices;
+    for (const PluginFile& file : shipped().files())
+      if (file.manifest.kind == kind) choices.push_back(&file);
+    const PluginFile& plugin = *dice_.one_of(choices);
+    wish.type = plugin.manifest.name;
+    for (const OptionSpec& option : plugin.manifest.options) {
+      if (!option.required && !dice_.chance(10)) continue;
+      const std::vector<std::string> values = candidates(option, host_);
+      if (!values.empty()) wish.options.emplace_back(option.name, dice_.one_of(values));
+    }
     return wish;
   }
 
@@ -247,6 +276,12 @@ class Disturbance {
     const Wish wish = subject_.wish(step + 4);
     control::Request request{.verb = control::Verb::swap};
     for (const auto& [key, value] : wish.options) request.assignments.push_back(key + "=" + value);
+    if (!wish.change.empty()) {
+      request.verb = wish.change == "add" ? control::Verb::add : control::Verb::remove;
+      request.slot = wish.slot;
+      request.type = wish.type;
+      return request;
+    }
     const bool set = !request.assignments.empty() && dice_.chance(30) && wish.watch.empty();
     if (set) {
       request.verb = control::Verb::set;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "contract/host_run.hpp"
@@ -157,6 +158,40 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
   const std::set<std::string> expected = {"dataset", grower, "loss", "model", "recorder", "transform"};
   CHECK(std::ranges::includes(expected, alone));
   if (tried.size() == contract::alone().size()) CHECK(alone == expected);
+}
+
+namespace {
+
+/// Lists of the run file whose plugins come and go while a run trains, by kind.
+const std::map<std::string, std::string> lists = {
+    {"hook", "hooks"}, {"rule", "rules"}, {"metric", "metrics"}, {"sink", "logging.sinks"}};
+
+}  // namespace
+
+TEST_CASE("every plugin of a list comes into a run that trains and goes again") {
+  std::set<std::string> kinds;
+  std::map<std::string, Outcome> without;  // runs that have no guest, which many plugins share
+  const std::vector<PluginFile> tried = drawn(alone());
+  for (const PluginFile& file : tried) {
+    const auto list = lists.find(file.manifest.kind);
+    if (list == lists.end()) continue;
+    const std::string bare = host_run(file).without_plugin(), slot = list->second + ".guest";
+    const std::string comes = swap_at(2, slot, "0ba") + "change = \"add\"\ntype = \"" + file.manifest.name +
+                              "\"\n" + host_run(file).options;
+    const std::string goes = swap_at(4, slot, "0ba") + "change = \"remove\"\n";
+    INFO(title(file) << "\n" << bare << comes);
+    kinds.insert(file.manifest.kind);
+    if (!without.contains(bare)) without[bare] = train_apart(bare);
+    const Outcome& plain = without[bare];
+    const Outcome gone = train_apart(bare + comes + goes);
+    CHECK_THAT(gone.error, Equals(""));
+    CHECK(gone.exit_code == 0);
+    CHECK(gone.swaps == 2);
+    CHECK(gone.steps == plain.steps);
+    CHECK(std::isfinite(gone.loss));
+    if (beside_the_training.contains(file.manifest.kind)) CHECK(gone.model == plain.model);
+  }
+  if (tried.size() == alone().size()) CHECK(kinds.size() == lists.size());
 }
 
 }  // namespace swap_tests

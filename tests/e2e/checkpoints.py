@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from support.host import BUILD, SMALL, HostTest, tensors
+from support.host import BUILD, FAULTY, SMALL, HostTest, tensors
 
 try:
     import numpy
@@ -178,6 +178,63 @@ class BestWeights(HostTest):
         self.assertEqual([each["step"] for each in listed], [4, 24])  # the loss falls
         self.assertEqual([each["step"] for each in listed if each["best"]], [4])
         self.assertEqual(result["weights_step"], 4)
+
+    def test_the_last_weights_are_among_the_best(self):
+        """The loss falls to the end, which is no multiple of the evaluations: the last ones are the best, and are called so."""
+        text = SMALL.replace('max_duration = "2ep"', 'max_duration = "22ba"').replace("[trainer]", "[trainer]\nrestore_best = true")
+        for interval in ("", 'interval = "1ep"\n'):
+            with self.subTest(interval):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
+                result = self.train(text + f'[checkpoint]\n{interval}keep_best = {{ metric = "val/loss", mode = "min" }}\n')
+                (kept,) = json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)
+                self.assertEqual((kept["step"], kept["best"], result["weights_step"]), (22, True, 22))
+                found = json.loads(self.host("eval", "run.toml", "--weights", "best", "--format", "json").stdout)
+                self.assertEqual((kept["metrics"]["val/loss"], result["metrics"]["val/loss"]), (found["val/loss"],) * 2)
+
+    def test_a_checkpoint_has_the_values_of_its_own_weights_alone(self):
+        self.train(SMALL.replace('max_duration = "2ep"', 'max_duration = "24ba"') + '[checkpoint]\ninterval = "3ba"\nkeep_last = 20\n')
+        kept = json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)
+        self.assertEqual([each["step"] for each in kept], list(range(3, 25, 3)))
+        self.assertEqual([each["step"] for each in kept if "val/loss" in each["metrics"]], [12, 24])  # 4 steps are an epoch
+        for each in kept:
+            found = json.loads(self.host("eval", "run.toml", "--weights", f"runs/small/checkpoints/step-{each['step']:08}", "--format", "json").stdout)
+            self.assertEqual(each["metrics"].get("val/loss", found["val/loss"]), found["val/loss"])
+
+    def test_what_could_never_be_the_best_is_refused(self):
+        text = SMALL.replace('max_duration = "2ep"', 'max_duration = "18ba"') + '[checkpoint]\ninterval = "%s"\nkeep_best = { metric = "val/loss" }\n'
+        for interval, meet in (("5ba", False), ("7ba", False), ("6ba", True), ("1ep", True), ("18ba", True), ("50%", False)):
+            with self.subTest(interval):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
+                self.write("run.toml", text % interval)
+                said = [self.host(verb, "run.toml", code=0 if meet else 2).stderr for verb in ("validate", "train")]
+                for each in said if not meet else ():
+                    self.assertRegex(each, r"checkpoint.keep_best: a checkpoint every \d steps and an evaluation every 4 meet at no step")
+
+    def test_whatever_ends_a_run_its_last_state_is_kept(self):
+        """And goes on to the bits of a run that was as long from the beginning."""
+        text = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "20ba").replace('"1ep"', '"9ba"')
+        longer = ("--set", "trainer.max_duration=31ba")
+        whole = self.train(text, *longer)["digest"]
+        stops = '[early_stopping]\nmetric = "val/loss"\nmode = "max"\npatience = 1\n'  # the loss falls
+        vetoes = '[[hooks]]\ntype = "between"\nskip = 20\n'
+        nap = '[[hooks]]\ntype = "slow"\nat = "batch_end"\nstep = 13\nseconds = 1\nsign = "asleep"\n'
+        ends = (("complete", text, 0, 20), ("veto", text + vetoes, 0, 20), ("early", text + stops, 0, 18),
+                ("time", text.replace("[trainer]", '[trainer]\nmax_wall_time = "1s"') + nap, 75, 13), ("time is its length", text.replace('"20ba"', '"1s"') + nap, 0, 13))
+        for name, ended, code, step in ends:
+            with self.subTest(name):
+                shutil.rmtree(self.folder / "runs")
+                (self.folder / "asleep").unlink(missing_ok=True)
+                result = self.train(ended, "--plugins", FAULTY, code=code)
+                self.assertEqual((result["steps"], self.kept_steps()[-1]), (step, step))
+                self.assertEqual(tensors(self.folder / "runs/small/model.safetensors"),
+                                 tensors(self.folder / f"runs/small/checkpoints/step-{step:08}/model.safetensors"))
+                self.write("run.toml", text)
+                self.host("resume", "small", "-q", "--plugins", FAULTY, *longer, "--set", "trainer.max_wall_time=1h",
+                          *(("--set", "early_stopping.patience=99") if "stopping" in ended else ()))
+                self.assertEqual((self.result()["steps"], self.result()["digest"]), (31, whole))
+
+    def kept_steps(self):
+        return [each["step"] for each in json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)]
 
     def test_best_weights_that_none_keeps(self):
         self.write("run.toml", SMALL.replace("[trainer]", "[trainer]\nrestore_best = true"))

@@ -77,6 +77,16 @@ class Networks(HostTest):
             ("compiled", "fp32"): "executor compiled: does all it can",
             ("compiled", "bf16-mixed"): "executor compiled: does all it can"})
 
+    def test_the_plan_says_precision_threads_swaps_and_what_libtorch_computes(self):
+        swap = '[[swap]]\nat = "50%"\nslot = "hooks.ema"\ntype = "ema"\nchange = "add"\n'
+        zones = '[model.dropout]\ntype = "zoneout"\n'  # at which the LSTM is left
+        for name, more, left in (("lstm", zones, "; by LibTorch: .* \\(LSTM\\)"), ("mlp", "", " an arena of \\d+ KiB\n")):
+            self.write("run.toml", NETWORKS[name].replace("inter_op = 1", "inter_op = 2") + '[executor]\ntype = "compiled"\nkernels = "counted"\n' + more + swap)
+            said = self.host("plan", "run.toml", "--set", "trainer.precision=bf16-mixed").stdout
+            self.assertIn("  swap             add hooks.ema = ema, after step 100\n", said)
+            self.assertIn("bf16-mixed on cpu, threads: 1 within an operation, 2 between\n", said)
+            self.assertRegex(said.partition("Executor\n")[2], "compiled for evaluations of .*" + left)
+
     def test_two_shapes_are_compiled_once_each(self):
         self.losses(NETWORKS["cnn"], "compiled")
         log = (self.folder / "runs/small/run.log").read_text()

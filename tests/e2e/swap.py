@@ -7,7 +7,7 @@ import time
 import tomllib
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import BUILD, KILLER, SMALL, HostTest
 from support.host import planned as with_options
 
 FAULTY = BUILD / "tests" / "faulty"
@@ -28,7 +28,7 @@ def planned(at, slot, type, **more):
     return f'[[swap]]\nat = "{at}ba"\nslot = "{slot}"\ntype = "{type}"\n{lines}'
 
 
-class Swap(HostTest):
+class Steered(HostTest):
     def setUp(self):
         super().setUp()
         self.run_folder = self.folder / "runs" / "small"
@@ -75,11 +75,13 @@ class Swap(HostTest):
         text = RUN
         for step, details in swaps.values():
             for swap in details["swap"]:
-                text += "[[swap]]\n" + "".join(f"{key} = {json.dumps(swap[key])}\n" for key in ("slot", "type", "carry", "watch") if key in swap)
+                text += "[[swap]]\n" + "".join(f"{key} = {json.dumps(swap[key])}\n" for key in ("slot", "type", "change", "carry", "watch") if key in swap)
                 text += f'at = "{step}ba"\n' + "".join(f"{key} = {json.dumps(value)}\n" for key, value in swap.get("options", {}).items())
         self.assertEqual(self.journal("swap_refused"), [])
-        return len(swaps), self.train(text, "--overwrite", "--set", "run.output_dir=planned", run="planned")["digest"]
+        return len(swaps), self.train(text, "--overwrite", "--plugins", FAULTY, "--set", "run.output_dir=planned", run="planned")["digest"]
 
+
+class Swap(Steered):
     def test_swaps_of_clients_are_repeated_by_a_resume(self):
         for wait in (0.0, 0.05, 0.15):  # before and after the next checkpoint
             with self.subTest(wait=wait):
@@ -358,6 +360,126 @@ sign = "asleep"
         self.assertEqual(swapped["digest"], self.train(direct, "--set", "run.output_dir=direct", run="direct")["digest"])
         self.host("train", "runs/small/config.toml", "-q", "--set", "run.output_dir=again")  # as it was printed
         self.assertEqual(self.result("again")["digest"], swapped["digest"])
+
+
+class ComeAndGo(Steered):
+    """Plugins that are added to a run that is going, and removed from it."""
+    GRADUAL = RUN.replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.0625')
+
+    def slots(self):
+        return [each["slot"] for each in json.loads(self.ctl("status", "--format", "json").stdout)["slots"]]
+
+    def test_what_comes_and_goes_is_repeated_by_a_resume(self):
+        for wait in (0.0, 0.1):
+            with self.subTest(wait=wait):
+                process = self.start()
+                bare = self.slots()
+                self.assertRegex(self.ctl("add", "hook", "halving").stdout, r"hooks.halving: halving 1.0.0, generation \d+, added, at step")
+                self.ctl("checkpoint")
+                self.ctl("add", "hook", "ema", "decay=0.5", "id=mean")
+                self.ctl("add", "rule", "exploding_tensor", "every=50ba")  # with the recorder, which there was none of
+                self.ctl("add", "metric", "top_k", "k=2")
+                self.ctl("add", "sink", "csv")
+                self.assertEqual(set(self.slots()) - set(bare), {"hooks.halving", "hooks.mean", "rules.exploding_tensor", "recorder", "metrics.top_k", "logging.sinks.csv"})
+                self.ctl("resume")
+                self.ctl("pause")
+                self.ctl("swap", "hooks.mean", "ema", "decay=0.25")
+                self.assertRegex(self.ctl("remove", "hook", "mean").stdout, "hooks.mean: ema removed")
+                self.ctl("add", "hook", "dawdling", "steps=1", "seconds=0.0", "id=last", "--watch", "0ba")
+                if wait:
+                    self.ctl("remove", "hook", "1")  # hooks.halving: the first is the one that sleeps
+                    self.ctl("remove", "sink", "csv")
+                self.ctl("resume")
+                time.sleep(wait)
+                self.kill(process)
+                digest = self.go_on()
+                self.assertEqual(self.as_planned(), (10 if wait else 8, digest))
+                self.assertIn("val/top_k", self.result()["metrics"])
+                subprocess.run(["rm", "-r", self.folder / "runs", self.folder / "asleep", self.folder / "planned"], check=True)
+
+    def test_a_hook_acts_from_the_step_at_which_it_comes_to_that_at_which_it_goes(self):
+        """Gradients that are halved do what half the learning rate does, to the last bit."""
+        come = '[[swap]]\nat = "1000ba"\nslot = "hooks.h"\ntype = "halving"\nchange = "add"\n'
+        go = '[[swap]]\nat = "3000ba"\nslot = "hooks.h"\nchange = "remove"\n'
+        there = self.GRADUAL.replace("6000ba", "4000ba")
+        rates = [planned(1000, "optimizer", "sgd", lr=0.03125), planned(3000, "optimizer", "sgd", lr=0.0625)]
+        digests = set()
+        for plan, same in ((come + go, "".join(rates)), (come, rates[0])):
+            hooked = self.train(there + plan, "--overwrite", "--plugins", FAULTY)["digest"]["model"]
+            self.assertEqual(len(self.journal("swap")), plan.count("swap"))
+            self.assertEqual(hooked, self.train(there + same, "--set", "run.output_dir=rate", "--overwrite", run="rate")["digest"]["model"])
+            digests.add(hooked)
+        self.assertEqual(len(digests), 2)
+
+    def test_the_order_is_that_of_a_file_with_it_at_the_end(self):
+        """Also of those that were behind one that went; the run's own file is then the file that says so."""
+        hooks = ['[[hooks]]\ntype = "ema"\n', '[[hooks]]\ntype = "dawdling"\nsteps = 1\nseconds = 0.001\n', '[[hooks]]\ntype = "slow"\n', '[[hooks]]\ntype = "halving"\n']
+        short = RUN.replace("6000ba", "40ba")
+        plan = ('[[swap]]\nat = "10ba"\nslot = "hooks.halving"\ntype = "halving"\nchange = "add"\n'
+                '[[swap]]\nat = "10ba"\nslot = "hooks.dawdling"\nchange = "remove"\n'
+                '[[swap]]\nat = "20ba"\nslot = "hooks.slow"\ntype = "slow"\nstep = 1000000\nsign = "never"\n')
+        self.train(short + "".join(hooks[:3]) + plan, "--plugins", FAULTY)
+        self.write("ordered.toml", short + hooks[0] + '[[hooks]]\ntype = "slow"\nstep = 1000000\nsign = "never"\n' + hooks[3])
+        order = [[line for line in self.host("plan", file, "--plugins", FAULTY).stdout.splitlines() if "after_" in line or "before_" in line or line.startswith(("order", "    "))]
+                 for file in ("ordered.toml", "runs/small/swapped.toml")]
+        self.assertEqual(*order)
+        self.assertGreater(len(order[0]), 4)
+        files = [sorted(line for line in self.host("config", "show", file, "--plugins", FAULTY).stdout.splitlines() if not line.startswith("name ="))
+                 for file in ("ordered.toml", "runs/small/swapped.toml")]
+        self.assertEqual(*files)  # a swap puts its options ahead of the others
+
+    def test_a_metric_has_values_while_it_is_there(self):
+        short = RUN.replace("6000ba", "40ba").replace('"2000ba"', '"10ba"').replace('"500ba"', '"10ba"')
+        come = '[[swap]]\nat = "15ba"\nslot = "metrics.top_k"\ntype = "top_k"\nchange = "add"\noptions = { k = 2 }\n'
+        go = '[[swap]]\nat = "35ba"\nslot = "metrics.top_k"\nchange = "remove"\n'
+        for plan, steps in ((come, [20, 30, 40]), (come + go, [20, 30])):
+            result = self.train(short + plan, "--overwrite")
+            for what in ("train", "eval"):
+                name = what.replace("eval", "val") + "/top_k"
+                self.assertEqual([line["step"] for line in self.lines("metrics.jsonl", what) if name in line["values"]], steps)
+                self.assertEqual(name in result["metrics"], steps[-1] == 40)
+        self.write("plan.toml", RUN + '[early_stopping]\nmetric = "val/accuracy"\nmode = "max"\n[[swap]]\nat = "9ba"\nslot = "metrics.accuracy"\nchange = "remove"\n')
+        self.assertIn('nothing produces "val/accuracy"', self.host("validate", "plan.toml", "--level", "files", code=2).stderr)
+
+    def test_what_cannot_come_or_go_is_refused_and_leaves_no_trace(self):
+        process = self.start()
+        before = self.slots()
+        for words, said in ((("add", "hook", "emma"), "ema"), (("add", "hook", "ema", "decay=7"), "decay"), (("add", "hook", "ema", "dekay=0.5"), "decay"),
+                            (("add", "hook", "slow"), "is taken"), (("remove", "hook", "ema"), "hooks.slow"), (("remove", "hook", "7"), "hooks.slow"),
+                            (("add", "hook", "faulty", "at=construction", "way=throw"), "on purpose"), (("add", "hook", "initialiser"), "has behind it"),
+                            (("add", "metric", "hits_at_k"), "hits_at_k"), (("add", "sink", "jsonl"), "is taken")):
+            self.assertIn(said, self.ctl(*words, code=2).stderr, words)
+        for slot, said in (("transforms.prune", "hooks, rules, metrics and logging.sinks"), ("model.dropout", "does not come or go"),
+                           ("distributed.compressor", "does not come or go"), ("early_stopping", "does not come or go")):
+            self.write("plan.toml", RUN + f'[[swap]]\nat = "9ba"\nslot = "{slot}"\ntype = "prune"\nchange = "add"\n')
+            self.assertIn(said, self.host("validate", "plan.toml", "--level", "files", code=2).stderr, slot)
+        self.assertEqual(self.slots(), before)
+        self.ctl("resume")
+        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(self.result()["digest"], self.train(RUN, "--set", "run.output_dir=plain", run="plain")["digest"])
+
+    def test_a_hook_that_throws_after_it_came_goes_again(self):
+        text = RUN.replace("6000ba", "1500ba")
+        plain = self.train(text, "--set", "run.output_dir=plain", run="plain")["digest"]
+        come = '[[swap]]\nat = "1000ba"\nslot = "hooks.faulty"\ntype = "faulty"\nchange = "add"\noptions = { step = 1002, way = "throw" }\nwatch = "50ba"\n'
+        self.assertEqual(self.train(text + come, "--plugins", FAULTY)["digest"], plain)
+        (back,) = self.journal("swap_rolled_back")
+        self.assertEqual((back["step"], back["details"].count("add")), (1000, 1))
+
+    def test_two_ranks_take_and_leave_it_at_the_same_step(self):
+        text = RUN.replace("6000ba", "600ba").replace("batch_size = 16, shuffle", "batch_size = 16, micro_batch_size = 8, shuffle")
+        plan = ('[[swap]]\nat = "100ba"\nslot = "hooks.halving"\ntype = "halving"\nchange = "add"\nwatch = "0ba"\n'
+                '[[swap]]\nat = "100ba"\nslot = "metrics.top_k"\ntype = "top_k"\nchange = "add"\noptions = { k = 2 }\nwatch = "0ba"\n'
+                '[[swap]]\nat = "300ba"\nslot = "hooks.halving"\nchange = "remove"\nwatch = "0ba"\n')
+        ranks = ("--ranks", "2", "--plugins", FAULTY)
+        whole = self.train(text + plan, *ranks)
+        self.assertEqual(len(self.journal("swap")), 3)
+        self.assertIn("val/top_k", whole["metrics"])
+        self.assertNotEqual(whole["digest"], self.train(text, *ranks, "--set", "run.output_dir=plain", run="plain")["digest"])
+        subprocess.run(["rm", "-r", self.run_folder], check=True)  # the file that goes on has other hooks than the one that began
+        self.killed_at(text + plan + KILLER, "batch_end 250", *ranks, code=6)
+        self.host("train", self.write("run.toml", text + plan), "-q", *ranks)
+        self.assertEqual(self.result()["digest"], whole["digest"])
 
 
 class UsedAfterwards(HostTest):

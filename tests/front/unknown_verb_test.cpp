@@ -30,7 +30,8 @@ std::string told(const std::string& line) {
   return text.find("there is no verb") == std::string::npos ? "" : text.substr(0, text.size() - 1);
 }
 
-const std::string of_ctl = "there are: status, set, swap, metrics, pause, resume, checkpoint, eval, stop";
+const std::string of_ctl =
+    "there are: status, set, swap, add, remove, metrics, pause, resume, checkpoint, eval, stop";
 
 }  // namespace
 

@@ -140,8 +140,8 @@ class LiveRun : public train::LoopHost {
   }
   void complete(Snapshot& snapshot) override { commander_->complete(snapshot); }
   void open(train::ActivePlugin& plugin) override { checkpoints_->open(plugin); }
-  void settle(train::ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
-  void use(train::ActivePlugin& plugin) override { checkpoints_->use(plugin); }
+  void settle() override { checkpoints_->drain(); }
+  void exchanged() override { checkpoints_->exchanged(); }
 
  private:
   train::HostOutputs outputs() {

@@ -39,11 +39,7 @@ class DeviceExchange final : public Exchange {
   DeviceExchange(UnderWay::Work work, Lookout& others) : work_(std::move(work)), others_(others) {}
 
   void wait() override {
-    try {
-      work_->synchronize();
-    } catch (const std::exception& error) {
-      throw others_.explain(error.what());
-    }
+    others_.explained([&] { work_->synchronize(); });
   }
 
  private:
@@ -69,7 +65,7 @@ Group::~Group() {
 
 template <class Begin>
 std::unique_ptr<Exchange> Group::begin(const at::Tensor& tensor, Begin&& begin) {
-  try {
+  return others_.explained([&]() -> std::unique_ptr<Exchange> {
     if (tensor.is_cpu()) {
       while (!begun_.empty() && begun_.front()->isCompleted()) begun_.pop_front();
       return std::make_unique<HostExchange>(begun_.emplace_back(begin(*host_)), others_);
@@ -78,11 +74,7 @@ std::unique_ptr<Exchange> Group::begin(const at::Tensor& tensor, Begin&& begin) 
     UnderWay::Work work = begin(*device_);
     under_way_.add(work);
     return std::make_unique<DeviceExchange>(std::move(work), others_);
-  } catch (const Error&) {
-    throw;  // this process has no such backend
-  } catch (const std::exception& error) {
-    throw others_.explain(error.what());
-  }
+  });
 }
 
 std::unique_ptr<Exchange> Group::all_reduce(const at::Tensor& tensor) {

@@ -19,6 +19,18 @@ class Lookout {
   virtual std::chrono::milliseconds pause() const = 0;
   /// Returns the error to report when a collective failed: the rank to blame, and what it said.
   virtual DistributedError explain(const std::string& what) = 0;
+
+  /// Calls a function of c10d, and explains what it throws.
+  template <class Call>
+  auto explained(Call&& call) {
+    try {
+      return call();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw explain(error.what());
+    }
+  }
 };
 
 }  // namespace trainyard::distributed

@@ -199,12 +199,10 @@ std::unique_ptr<RankGroup> World::make_group(const std::vector<int>& ranks) {
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
   await_members(name, ranks);
-  try {
+  return explained([&] {
     return connection_->make(*this, name, static_cast<int>(self - ranks.begin()),
                              static_cast<int>(ranks.size()));
-  } catch (const std::exception& error) {
-    throw explain(error.what());
-  }
+  });
 }
 
 /// Waits until all members have come to make a group; throws the trouble of one that does not come.
@@ -213,7 +211,7 @@ void World::await_members(const std::string& group, const std::vector<int>& rank
   std::vector<std::string> all;
   for (const int each : ranks) all.push_back(key_of(each));
   const auto until = SteadyClock::now() + timeout_;
-  try {
+  explained([&] {
     c10d::Store& store = *connection_->store;
     store.set(key_of(rank()), bytes("there"));
     for (; !store.check(all); std::this_thread::sleep_for(Milliseconds(5))) {
@@ -222,11 +220,7 @@ void World::await_members(const std::string& group, const std::vector<int>& rank
         throw explain("no group of ranks was made");
       check_others();
     }
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw explain(error.what());
-  }
+  });
 }
 
 std::string World::trouble_key() const {
@@ -234,7 +228,7 @@ std::string World::trouble_key() const {
 }
 
 std::string World::agree(const std::string& trouble) {
-  try {
+  return explained([&] {
     c10d::Store& store = *connection_->store;
     if (!trouble.empty())
       store.compareSet(trouble_key(), {}, bytes("rank " + std::to_string(rank()) + ": " + trouble));
@@ -244,11 +238,7 @@ std::string World::agree(const std::string& trouble) {
     const std::string key = trouble_key();
     ++agreements_;
     return store.check({key}) ? text(store.get(key)) : "";
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw explain(error.what());
-  }
+  });
 }
 
 std::string World::share(std::string_view own, int root, const std::vector<int>& group) {

@@ -90,7 +90,8 @@ class Lending {
 };
 
 Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks)
-    : subscribers_(std::move(subscribers)), scale_(scale), ranks_(ranks) {
+    : scale_(scale), ranks_(ranks) {
+  table_.places = std::move(subscribers);
   rebuild();
   call_frame.bus = this;
 }
@@ -108,7 +109,7 @@ bool Bus::wanted(Event event, Regions writes) const {
 
 void Bus::inspect(std::vector<Inspector*> inspectors) {
   inspectors_ = std::move(inspectors);
-  table_ = table_with({});
+  table_ = table_of(table_.places);
 }
 
 void Bus::sample(Inspector* inspector) {
@@ -122,41 +123,38 @@ void Bus::lend_copies() {
 std::vector<const Subscriber*> Bus::rebuild() {
   stale_ = false;
   std::vector<const Subscriber*> disabled;
-  for (Subscriber* each : subscribers_)
+  for (Subscriber* each : table_.places)
     if (each->disabled && !std::exchange(each->left_out, true)) disabled.push_back(each);
   ++rebuilds_;
-  table_ = table_with({});
+  table_ = table_of(table_.places);
   return disabled;
 }
 
 void Bus::exchange(Table& table) {
-  if (table.rebuilds != rebuilds_) table = table_with({});
+  if (table.rebuilds != rebuilds_) table = table_of(table.places);
   std::swap(table_, table);
 }
 
-Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const {
-  const std::int64_t rebuilds = rebuilds_;  // read ahead of the subscribers that they change
-  std::vector<Subscriber*> places;
-  std::vector<const Subscriber*> fillings;
-  std::vector<Participant> participants;
-  for (Subscriber* place : subscribers_) {
-    const auto found = replacements.find(place);
-    const Subscriber* who = found == replacements.end() ? place : found->second;
-    if (std::atomic_ref(const_cast<bool&>(who->disabled)).load(std::memory_order_relaxed)) continue;
-    places.push_back(place);
-    fillings.push_back(who);
-    participants.push_back(who->participant);
-  }
+Bus::Table Bus::table_of(const std::vector<Subscriber*>& places,
+                         const std::vector<const Subscriber*>& fillings) const {
   Table table;
-  table.rebuilds = rebuilds;
+  table.places = places;
+  table.rebuilds = rebuilds_;       // read ahead of the subscribers that rebuilds change
+  std::vector<std::size_t> called;  // indices of those that are not disabled
+  std::vector<Participant> participants;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (std::atomic_ref(const_cast<bool&>(fillings[i]->disabled)).load(std::memory_order_relaxed)) continue;
+    called.push_back(i);
+    participants.push_back(fillings[i]->participant);
+  }
   table.order = make_order(participants, ranks_);
   if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
     for (const Place& place : table.order.places[e]) {
-      Call call = make_call(*fillings[place.participant], event,
-                            fillings[place.participant]->participant.hooks[place.hook]);
-      call.who = places[place.participant];
+      const std::size_t i = called[place.participant];
+      Call call = make_call(*fillings[i], event, fillings[i]->participant.hooks[place.hook]);
+      call.who = places[i];
       table.calls[e].all.push_back(call);
     }
     for (const Call& call : table.calls[e].all)
@@ -238,18 +236,6 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
   call_frame.hook.store(call.who, std::memory_order_relaxed);
   const bool sampled =
       sampler_ != nullptr && this->sampled(call) && sampler_->wants(context.event(), call.caller.writes);
-  if (call.inspected || sampled) return call_inspected(call, context, sampled);
-  using clock = std::chrono::steady_clock;
-  const auto before = timing_ ? clock::now() : clock::time_point();
-  call.function(call.self, context);
-  if (timing_) {
-    call.who->sampled_seconds[static_cast<std::size_t>(context.event())] +=
-        std::chrono::duration<double>(clock::now() - before).count();
-    if (spans.on()) spans.record(Span::What::hook, name(context.event()), call.caller.address, before);
-  }
-}
-
-void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
   const auto each = [&](auto look) {
     if (call.inspected)
       for (Inspector* inspector : inspectors_) (inspector->*look)(call.caller.writes);
@@ -257,8 +243,8 @@ void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
   };
   each(&Inspector::before);
   using clock = std::chrono::steady_clock;
-  const auto before = clock::now();
-  if (lending_)
+  const auto before = timing_ ? clock::now() : clock::time_point();
+  if (lending_ && (call.inspected || sampled))
     lending_->lend(context, [&](StepContext& lent) { call.function(call.self, lent); });
   else
     call.function(call.self, context);

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -153,11 +152,13 @@ class Bus {
   struct Table {
     Order order;
     std::array<Calls, event_count> calls;
-    std::int64_t rebuilds = 0;  ///< the bus's count when this was made; who is disabled later is in it
+    std::vector<Subscriber*> places;  ///< in the order of the config
+    std::int64_t rebuilds = 0;        ///< the bus's count when this was made; who is disabled later is in it
   };
-  /// Returns the table with other subscribers in the places of some. Any thread, while subscribers stay in
-  /// their places. Throws ConfigError as the constructor does.
-  Table table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const;
+  /// Returns the table of subscribers in their places; each has what `fillings` has at the same index once
+  /// that is moved there. Any thread, while those in use stay in their places. Throws as the constructor does.
+  Table table_of(const std::vector<Subscriber*>& places,
+                 const std::vector<const Subscriber*>& fillings) const;
   /// Takes a table into use once its subscribers are in their places; `table` becomes the one before. Only
   /// between steps.
   void exchange(Table& table);
@@ -173,7 +174,6 @@ class Bus {
   void dispatch(const Calls& calls, StepContext& context);
   void call_hooks_of(const Subscriber& who, StepContext& context);
   void call_in_full(const Call& call, StepContext& context);
-  void call_inspected(const Call& call, StepContext& context, bool sampled);
   bool sampled(const Call& call) const;
   bool due(const Call& call, const StepContext& context) const;
   void failed(const Call& call, StepContext& context, const std::exception* error);
@@ -181,8 +181,10 @@ class Bus {
 
   bool wanted(Event event, Regions writes) const;
   Call make_call(const Subscriber& who, Event event, const HookSpec& spec) const;
+  Table table_of(const std::vector<Subscriber*>& places) const {
+    return table_of(places, {places.begin(), places.end()});
+  }
 
-  std::vector<Subscriber*> subscribers_;
   std::vector<Inspector*> inspectors_;
   Inspector* sampler_ = nullptr;
   bool sampling_ = false;

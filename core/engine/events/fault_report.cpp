@@ -99,11 +99,12 @@ std::atomic<Ready*> ready{nullptr};
 std::atomic<pid_t> reporting{0};  // the thread that writes
 SignalText report_text, message_text;
 
-const ReportedPlugin* find(const Ready& run, const char* slot) {
+/// A thread of a plugin has the place that it began in, where another one of its list may be since.
+const ReportedPlugin* find(const Ready& run, const char* slot, const char* plugin) {
   const auto* plugins = run.plugins.load();
-  if (plugins == nullptr || slot == nullptr) return nullptr;
+  if (plugins == nullptr || slot == nullptr || plugin == nullptr) return nullptr;
   for (const ReportedPlugin& each : *plugins)
-    if (std::strcmp(each.slot.c_str(), slot) == 0) return &each;
+    if (each.slot == slot && each.plugin == plugin) return &each;
   return nullptr;
 }
 
@@ -183,7 +184,7 @@ void render_stack(const Fault& fault, SignalText& text) {
 
 /// Writes the report as JSON.
 void render(const Ready& run, const Fault& fault, SignalText& text) {
-  const ReportedPlugin* plugin = find(run, fault.slot);
+  const ReportedPlugin* plugin = find(run, fault.slot, fault.plugin);
   const auto field = [&](const char* name) -> SignalText& { return begin_field(text, name); };
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   text.clear();

@@ -16,8 +16,7 @@ namespace trainyard::report {
 SinkThread::SinkThread(RunInfo run, std::vector<Entry> sinks, std::function<void(std::string_view)> warn,
                        std::size_t capacity)
     : run_(std::move(run)), sinks_(std::move(sinks)), warn_(std::move(warn)), capacity_(capacity) {
-  for (const Entry& entry : sinks_) usage_.push_back({.id = entry.id});
-  if (!sinks_.empty()) thread_ = std::thread([this] { work(); });
+  thread_ = std::thread([this] { work(); });
 }
 
 bool SinkThread::takes(const Entry& entry, std::int64_t step) const {
@@ -58,15 +57,23 @@ void SinkThread::reopen(std::size_t index, std::int64_t step) {
   guarded(index, "at its opening", [&](Sink& sink) { sink.open(run); });
 }
 
-void SinkThread::replace(Entry entry, std::int64_t step) {
+void SinkThread::exchange(std::vector<Entry> sinks, std::int64_t step) {
+  const auto has = [](const std::vector<Entry>& all, const Entry& entry) {
+    return std::ranges::count(all, entry.sink, &Entry::sink) > 0;
+  };
+  if (std::ranges::equal(sinks, sinks_, {}, &Entry::sink, &Entry::sink)) return;
   between_records([&] {
-    for (std::size_t i = 0; i < sinks_.size(); ++i) {
-      if (sinks_[i].id != entry.id) continue;
-      guarded(i, "at its replacement", [](Sink& sink) { sink.close(); });
-      sinks_[i] = entry;
-      usage_[i].error.clear();
-      reopen(i, step);
-    }
+    for (std::size_t i = 0; i < sinks_.size(); ++i)
+      if (!has(sinks, sinks_[i])) guarded(i, "at its replacement", [](Sink& sink) { sink.close(); });
+    for (Entry& entry : sinks)
+      for (const Entry& before : sinks_)
+        if (before.id == entry.id) {
+          entry.seconds = before.seconds;
+          if (before.sink == entry.sink) entry.error = before.error;
+        }
+    sinks_.swap(sinks);
+    for (std::size_t i = 0; i < sinks_.size(); ++i)
+      if (!has(sinks, sinks_[i])) reopen(i, step);
   });
 }
 
@@ -102,7 +109,7 @@ std::int64_t SinkThread::dropped() const {
 template <class Call>
 void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) {
   if (sinks_[index].sink == nullptr) return;
-  Usage& usage = usage_[index];
+  Entry& usage = sinks_[index];
   if (!usage.error.empty()) return;
   const auto start = std::chrono::steady_clock::now();
   const events::CallScope scope(sinks_[index].slot.c_str(), sinks_[index].plugin.c_str());
@@ -161,8 +168,7 @@ void SinkThread::work() {
   lock.unlock();
   for (std::size_t i = 0; i < sinks_.size(); ++i) guarded(i, "at its end", [](Sink& sink) { sink.close(); });
   if (dropped == 0) return;
-  const auto slowest = std::max_element(usage_.begin(), usage_.end(),
-                                        [](const Usage& a, const Usage& b) { return a.seconds < b.seconds; });
+  const auto slowest = std::ranges::max_element(sinks_, {}, &Entry::seconds);
   warn_(std::to_string(dropped) +
         " training records were dropped because the sinks were slower than the run; '" + slowest->id +
         "' took longest: give it a longer interval");

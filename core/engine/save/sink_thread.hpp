@@ -22,13 +22,9 @@ class SinkThread {
     Sink* sink = nullptr;                        ///< outlives this object; null: on another rank
     std::int64_t interval;                       ///< steps between its training records, at least 1
     std::string slot = "logging.sinks", plugin;  ///< place in the run file, and name, for a report of a crash
-  };
-
-  /// The time that a sink took, and why it was switched off, if it was.
-  struct Usage {
-    std::string id;
-    double seconds = 0.0;
-    std::string error;
+    // Written by the thread while it runs:
+    double seconds = 0.0;  ///< that the sink took
+    std::string error;     ///< why it was switched off; empty: it was not
   };
 
   /// Opens the sinks on the thread. `warn` gets a line for each sink that is switched off and one about
@@ -47,9 +43,9 @@ class SinkThread {
   /// full; other records are always kept.
   void push(Record record);
 
-  /// Replaces the sink with this id: the old one gets what was pushed so far and is closed, the new one is
-  /// opened as in a run that is resumed at `step`. Waits until both are done. Loop thread.
-  void replace(Entry entry, std::int64_t step);
+  /// Goes on with other sinks, if they are others: those that go get what was pushed so far and are closed,
+  /// new ones are opened as in a run that is resumed at `step`. Waits until that is done. Loop thread.
+  void exchange(std::vector<Entry> sinks, std::int64_t step);
 
   /// Called when the run has gone back to `step`: the sinks get what was pushed so far, are closed, and
   /// opened as in a run resumed there, so that no step is recorded twice. Waits until that is done. Loop
@@ -64,7 +60,7 @@ class SinkThread {
 
   std::int64_t dropped() const;
   /// Valid after close().
-  const std::vector<Usage>& usage() const { return usage_; }
+  const std::vector<Entry>& usage() const { return sinks_; }
 
  private:
   void work();
@@ -78,7 +74,6 @@ class SinkThread {
   std::vector<Entry> sinks_;  // changed while the loop thread waits
   const std::function<void(std::string_view)> warn_;
   const std::size_t capacity_;
-  std::vector<Usage> usage_;  // written by the thread while it runs
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

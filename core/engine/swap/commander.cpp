@@ -407,11 +407,14 @@ void Commander::obey(Command command) {
         add(std::string(client), config::swaps_of(run_.config().resolved, request.assignments))
             .command.emplace(std::move(command));
         return;
+      case Verb::add:
+      case Verb::remove:
       case Verb::swap: {
         config::SwapRequest swap{.slot = request.slot, .type = request.type, .options = {}};
         for (const std::string& assignment : request.assignments) config::assign(swap.options, assignment);
         if (!request.carry.empty()) swap.carry = config::carry_of(request.carry);
         if (request.watch) swap.watch = request.watch->text();
+        if (request.verb != Verb::swap) swap.change = name(request.verb);
         add(std::string(client), {std::move(swap)}).command.emplace(std::move(command));
         return;
       }

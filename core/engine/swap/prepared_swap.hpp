@@ -18,12 +18,11 @@ class PreparedSwap {
  private:
   friend class Swaps;
 
-  /// Data about one plugin of the layer.
+  /// A slot in which a plugin comes, goes, or takes over.
   struct Part {
-    std::size_t place;  ///< index among the plugins and the slots of the run
+    std::string address;  ///< SlotConfig::address
     config::Carry carry = config::Carry::state;
-    /// State that the plugin made for itself: kept until the swap is freed, though other state replaces it.
-    State own;
+    bool added = false;  ///< nothing was in the slot
   };
 
   /// Frees what nobody asks for once `later` has been prepared: plans are long, and models are large.
@@ -33,18 +32,17 @@ class PreparedSwap {
     if (made.curve) layer_.made.curve.reset();
     if (made.network) layer_.made.network.reset();
     if (made.dropout) layer_.made.dropout.reset();
-    for (std::size_t i = parts_.size(); i-- > 0;) {
-      if (later.layer_.own(layer_.plugins[i].slot().slot) == nullptr) continue;
-      layer_.plugins.erase(layer_.plugins.begin() + static_cast<std::ptrdiff_t>(i));
-      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
+    layer_.plugins.remove_if(
+        [&](const ActivePlugin& each) { return later.layer_.own(each.slot().address()) != nullptr; });
   }
 
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
   std::string config_text_;
   Layer layer_;              ///< on top of the run, or of an uncommitted swap that it follows
-  std::vector<Part> parts_;  ///< one per plugin; data and model bring those that depend on them
+  std::vector<Part> parts_;  ///< data and model bring plugins that depend on them
+  /// States that plugins made for themselves: kept until the swap is freed, though others replace them.
+  std::vector<State> own_states_;
   events::Bus::Table table_;
 };
 

@@ -20,6 +20,7 @@
 #include "core/runfile/live_config.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/swap.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -101,13 +102,6 @@ std::string lost_gradients(const ActivePlugin& from, const ActivePlugin& to) {
   return names;
 }
 
-/// Returns true if a swap brings a plugin of one of these kinds.
-bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
-  return std::ranges::any_of(layer.plugins, [&](const ActivePlugin& plugin) {
-    return std::ranges::find(kinds, plugin.slot().kind) != kinds.end();
-  });
-}
-
 /// Returns the plugins that are there now, but those that no swap brings as the run has them: their files may
 /// have been rebuilt, too. A plugin in two slots is the one that was loaded last.
 plugins::Registry plugins_for(const std::vector<config::SwapRequest>& swaps, Run& run, Layer& layer,
@@ -120,7 +114,7 @@ plugins::Registry plugins_for(const std::vector<config::SwapRequest>& swaps, Run
     for (const plugins::PluginFile* file : run.registry().find(each.kind, each.plugin))
       kept.emplace(0, *file);
   for (const config::SlotConfig& slot : config.slots) {
-    ActivePlugin& plugin = layer.plugin(slot.slot);
+    ActivePlugin& plugin = layer.plugin(slot.address());
     kept.emplace(plugin.generation(), plugin.file());
     const auto replaces = [&](const config::SwapRequest& swap) { return config::replaces(swap.slot, slot); };
     if (const auto swap = std::ranges::find_if(swaps, replaces); swap != swaps.end())
@@ -154,7 +148,7 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (resolution.config) {
     config::keep_training(*resolution.config);
     std::erase_if(resolution.config->slots, [&](const config::SlotConfig& slot) {
-      return std::ranges::find(live_.left_out, slot.slot) != live_.left_out.end();
+      return std::ranges::find(live_.left_out, slot.address()) != live_.left_out.end();
     });
     control::leave_out(*resolution.config, registry, live_.quarantined);
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
@@ -162,27 +156,53 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
   swap->config_text_ = config::toml_file(swap->config_.resolved);
-  const std::vector<config::SlotConfig>& then = swap->config_.slots;
-  for (std::size_t i = 0; i < then.size(); ++i) {
+  const auto has = [](const config::RunConfig& run, const config::SlotConfig& slot) {
+    return std::ranges::count(run.slots, slot.address(), &config::SlotConfig::address) > 0;
+  };
+  std::vector<std::string> told;
+  for (const config::SlotConfig& slot : swap->config_.slots) {
     const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
-      return config::replaces(each.slot, then[i]);
+      return config::replaces(each.slot, slot);
     });
-    if (asked == swaps.rend()) continue;
-    swap->parts_.push_back({.place = i, .carry = asked->carry, .own = {}});
-    const ActivePlugin& plugin = swap->layer_.plugins.emplace_back(run_.make_plugin(then[i], registry));
-    if (then[i].address() == asked->slot || asked->slot == "data")
-      swap->text_ += (swap->text_.empty() ? "" : "; ") + then[i].address() + ": " + then[i].type + " " +
-                     plugin.manifest().version + ", generation " + std::to_string(plugin.generation());
+    const bool added = !has(config, slot);
+    if (asked == swaps.rend() && !added) continue;
+    const auto carry = asked == swaps.rend() ? config::Carry::fresh : asked->carry;
+    const std::string& address = swap->parts_.emplace_back(slot.address(), carry, added).address;
+    const ActivePlugin& plugin = swap->layer_.plugins.emplace_back(run_.make_plugin(slot, registry));
+    if (added || address == asked->slot || asked->slot == "data")
+      told.push_back(address + ": " + slot.type + " " + plugin.manifest().version + ", generation " +
+                     std::to_string(plugin.generation()) + (added ? ", added" : ""));
   }
+  for (const config::SlotConfig& slot : config.slots)
+    if (!has(swap->config_, slot)) {
+      swap->parts_.push_back({slot.address()});
+      told.push_back(slot.address() + ": " + slot.type + " removed");
+    }
+  swap->text_ = lib::join(told, "; ");
   open(*swap);
-  for (std::size_t i = 0; i < swap->parts_.size(); ++i)
-    if (swap->parts_[i].carry == config::Carry::state) swap->parts_[i].own = swap->layer_.plugins[i].state();
-  std::map<const events::Subscriber*, const events::Subscriber*> replacements;
-  for (const ActivePlugin& now : live_.layer.plugins)
-    if (const ActivePlugin& next = swap->layer_.plugin(now.slot().slot); &next != &now)
-      replacements.emplace(&now.subscriber(), &next.subscriber());
-  swap->table_ = live_.bus->table_with(replacements);
+  place(*swap);
   return swap;
+}
+
+/// Makes the table of events for the run with the swap in it.
+void Swaps::place(PreparedSwap& swap) {
+  std::vector<events::Subscriber*> places;
+  std::vector<const events::Subscriber*> fillings;
+  for (const config::SlotConfig& slot : swap.config_.slots) {
+    ActivePlugin& next = swap.layer_.plugin(slot.address());
+    ActivePlugin* const now = live_.layer.own(slot.address());
+    places.push_back(now != nullptr ? &now->subscriber() : &next.subscriber());
+    fillings.push_back(&next.subscriber());
+  }
+  swap.table_ = live_.bus->table_of(places, fillings);
+}
+
+/// Returns true if a swap brings or removes a plugin of one of these kinds.
+bool Swaps::touches(PreparedSwap& swap, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::any_of(swap.parts_, [&](const PreparedSwap::Part& part) {
+    const std::string_view kind = swap.layer_.plugin(part.address).slot().kind;
+    return std::ranges::find(kinds, kind) != kinds.end();
+  });
 }
 
 void Swaps::open(PreparedSwap& swap) {
@@ -191,9 +211,12 @@ void Swaps::open(PreparedSwap& swap) {
     opening.open(plugin);
     guarded(plugin.slot(), 0, [&] { run_.host().open(plugin); });
   }
+  for (const PreparedSwap::Part& part : swap.parts_)
+    if (ActivePlugin* const own = swap.layer_.own(part.address); own && part.carry == config::Carry::state)
+      swap.own_states_.push_back(own->state());
   opening.check_momentum();
   const auto divides = [](ActivePlugin& plugin) { return plugin.as<Executor>().divides_network(); };
-  if (!brings(swap.layer_, {Dataset::kind.name, Sampler::kind.name, Loss::kind.name}) &&
+  if (!touches(swap, {Dataset::kind.name, Sampler::kind.name, Loss::kind.name}) &&
       divides(swap.layer_.plugin("executor")) == divides(swap.layer_.below->plugin("executor")))
     return;
   for (const auto& [name, split] : live_.layer.made.splits) {
@@ -207,34 +230,28 @@ void Swaps::open(PreparedSwap& swap) {
   }
 }
 
-/// Returns the planned swaps in the order of their steps.
-std::vector<Swaps::Planned> Swaps::plan() const {
-  std::vector<Planned> plan;
-  for (const config::PlannedSwap& each : live_.config.swaps)
-    plan.push_back({in_steps(each.at, live_.scale, "swap.at"), {each.request}});
-  std::stable_sort(plan.begin(), plan.end(),
-                   [](const Planned& a, const Planned& b) { return a.step < b.step; });
-  return plan;
-}
-
 void Swaps::rehearse() {
   std::vector<std::unique_ptr<PreparedSwap>> made;
-  for (const Planned& planned : plan()) {
+  std::multimap<std::int64_t, config::SwapRequest>
+      plan;  // in the order of the file where the step is the same
+  for (const config::PlannedSwap& each : live_.config.swaps)
+    plan.emplace(in_steps(each.at, live_.scale, "swap.at"), each.request);
+  for (const auto& [step, request] : plan) {
     try {
       PreparedSwap* const after = made.empty() ? nullptr : made.back().get();
-      PreparedSwap& swap = *made.emplace_back(prepare(planned.swaps, after));
+      PreparedSwap& swap = *made.emplace_back(prepare({request}, after));
       if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.states().weights());
-      for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
-        ActivePlugin& plugin = swap.layer_.plugins[i];
-        if (plugin.has_state() && plugin.slot().kind != Recorder::kind.name)  // its load cuts files
-          hand_over(swap.layer_.below->plugin(plugin.slot().slot), plugin, swap.parts_[i].carry);
-      }
-      if (swap.layer_.made.curve) place_curve(swap, planned.step);
+      for (const PreparedSwap::Part& part : swap.parts_)
+        if (ActivePlugin* const plugin = part.added ? nullptr : swap.layer_.own(part.address);
+            plugin && plugin->has_state() &&
+            plugin->slot().kind != Recorder::kind.name)  // its load cuts files
+          hand_over(swap.layer_.below->plugin(part.address), *plugin, part.carry);
+      if (swap.layer_.made.curve) place_curve(swap, step);
       for (const std::unique_ptr<PreparedSwap>& earlier : made)
         if (earlier.get() != &swap) earlier->free_replaced_by(swap);
     } catch (const Error& error) {
-      throw ConfigError("the swap that is planned at step " + std::to_string(planned.step) + " (" +
-                        config::text(planned.swaps) + ") cannot be made: " + error.what());
+      throw ConfigError("the swap that is planned at step " + std::to_string(step) + " (" +
+                        config::text({request}) + ") cannot be made: " + error.what());
     }
   }
 }
@@ -249,20 +266,32 @@ bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& ten
     const config::SlotConfig& slot = plugin.slot();
     if (slot.address() != state.owner) continue;
     return (slot.kind == Optimizer::kind.name || slot.kind == Hook::kind.name) &&
-           comes_after_settle(plugin) && comes_after_settle(swap.layer_.plugin(slot.slot));
+           comes_after_settle(plugin) && comes_after_settle(swap.layer_.plugin(slot.address()));
   }
   return false;
 }
 
 /// Returns true if the run's executor goes, and its state is not taken over.
 bool Swaps::leaves_executor(PreparedSwap& swap) {
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
-    const config::SlotConfig &goes = going(swap, i).slot(), &comes = swap.layer_.plugins[i].slot();
-    if (goes.kind == Executor::kind.name &&
-        (comes.type != goes.type || swap.parts_[i].carry == config::Carry::fresh))
-      return true;
+  return std::ranges::any_of(swap.parts_, [&](const PreparedSwap::Part& part) {
+    return part.address == "executor" &&
+           (part.carry == config::Carry::fresh ||
+            swap.layer_.own(part.address)->slot().type != live_.layer.own(part.address)->slot().type);
+  });
+}
+
+/// Brings a plugin to where the run stands, with what it takes over from the one whose place it takes.
+void Swaps::come(ActivePlugin& plugin, ActivePlugin* from, config::Carry carry) {
+  const auto call = [&](Event event) { live_.bus->call_alone(plugin.subscriber(), event, live_.context); };
+  for (const Event event : config::set_up) call(event);
+  if (from != nullptr) {
+    hand_over(*from, plugin, carry);
+    if (const std::string lost = lost_gradients(*from, plugin);
+        !lost.empty() && carry != config::Carry::fresh)
+      run_.warn("[" + plugin.slot().slot + "] " + plugin.slot().type + " has no place for what " +
+                from->slot().type + " kept back of gradients (" + lost + "): it is lost");
   }
-  return false;
+  call(Event::swap_in);
 }
 
 std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
@@ -278,47 +307,46 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     before->settle();
     run_.loop().bench().settle(Executor::Pause::exchange);
   }
-  std::deque<ActivePlugin>& coming = swap.layer_.plugins;
-  const auto call = [&](const ActivePlugin& plugin, Event event) {
-    live_.bus->call_alone(plugin.subscriber(), event, live_.context);
-  };
-  const bool rules = brings(swap.layer_, {Rule::kind.name, Recorder::kind.name});
-  std::size_t out = 0, in = 0;  // how many have been told to go, to come
+  const bool rules = touches(swap, {Rule::kind.name, Recorder::kind.name});
+  std::vector<const ActivePlugin*> out, in;  // those that have been told to go, to come
   bool exchanged = false;
   try {
-    for (; out < coming.size(); ++out) call(going(swap, out), Event::swap_out);
-    for (; in < coming.size(); ++in) {
-      for (const Event event : config::set_up) call(coming[in], event);
-      hand_over(going(swap, in), coming[in], swap.parts_[in].carry);
-      if (const std::string lost = lost_gradients(going(swap, in), coming[in]);
-          !lost.empty() && swap.parts_[in].carry != config::Carry::fresh)
-        run_.warn("[" + coming[in].slot().slot + "] " + coming[in].slot().type + " has no place for what " +
-                  going(swap, in).slot().type + " kept back of gradients (" + lost + "): it is lost");
-      call(coming[in], Event::swap_in);
-    }
+    for (const PreparedSwap::Part& part : swap.parts_)
+      if (const ActivePlugin* const goes = live_.layer.own(part.address)) {
+        live_.bus->call_alone(goes->subscriber(), Event::swap_out, live_.context);
+        out.push_back(goes);
+      }
+    for (const PreparedSwap::Part& part : swap.parts_)
+      if (ActivePlugin* const comes = swap.layer_.own(part.address)) {
+        come(*comes, live_.layer.own(part.address), part.carry);
+        in.push_back(comes);
+      }
     if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.states().weights());
     if (swap.layer_.made.curve) place_curve(swap, run_.loop().bench().updates());
-    for (std::size_t i = 0; i < coming.size(); ++i) run_.host().settle(going(swap, i));
-    if (rules) run_.attach_rules(swap.layer_);  // it may object to them
+    if (swap.layer_.own("checkpoint") != nullptr) run_.host().settle();
+    if (rules) run_.attach_rules(swap.config_, swap.layer_);  // it may object to them
     exchange(swap);
     exchanged = true;
     if (swap.layer_.made.network ||
-        brings(swap.layer_, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name}))
+        touches(swap, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name}))
       run_.loop().bench().reopen();  // the executor may depend on them
     if (run_.loop().world() != nullptr &&
-        (swap.layer_.made.network || brings(swap.layer_, {Dataset::kind.name, Loss::kind.name})))
+        (swap.layer_.made.network || touches(swap, {Dataset::kind.name, Loss::kind.name})))
       run_.try_batch();  // several ranks do not go back once they train
   } catch (...) {
     if (exchanged) {
       exchange(swap);
       run_.loop().bench().reopen();  // for the parts that it had before
     }
-    if (rules) run_.attach_rules(live_.layer);
-    for (std::size_t i = 0; i < in; ++i) run_.fire_swap(coming[i], Event::swap_out);
-    for (std::size_t i = 0; i < out; ++i) run_.fire_swap(going(swap, i), Event::swap_in);
+    if (rules) run_.attach_rules(live_.config, live_.layer);
+    for (const ActivePlugin* each : in) run_.fire_swap(*each, Event::swap_out);
+    for (const ActivePlugin* each : out) run_.fire_swap(*each, Event::swap_in);
     if (leaves) run_.states().go_back(before->states());
     throw;
   }
+  for (const PreparedSwap::Part& part : swap.parts_)
+    if (part.address.starts_with("metrics.") && live_.layer.own(part.address) == nullptr)
+      run_.loop().forget(part.address.substr(std::string_view("metrics.").size()));
   ++live_.swaps;
   if (!watched) return nullptr;
   run_.states().set_copying(before);
@@ -328,12 +356,11 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
 /// Sets where the curve of a schedule that comes in at an update begins, and its scale.
 void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
   Layer& layer = swap.layer_;
-  const auto schedule = std::ranges::find(layer.plugins, std::string_view(Schedule::kind.name),
-                                          [](const ActivePlugin& each) { return each.slot().kind; });
-  const config::SlotConfig& slot = schedule->slot();
+  ActivePlugin& schedule = *layer.own("schedule");
+  const config::SlotConfig& slot = schedule.slot();
   const auto [old_curve, old_place] = layer.below->curve();
   CurvePlace place;
-  switch (swap.parts_[static_cast<std::size_t>(schedule - layer.plugins.begin())].carry) {
+  switch (std::ranges::find(swap.parts_, slot.slot, &PreparedSwap::Part::address)->carry) {
     case config::Carry::state:
       place = old_place;
       // A scale that made two curves meet is meaningless for a third.
@@ -353,16 +380,13 @@ void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
     }
     case config::Carry::fresh: break;
   }
-  train::place_curve(layer.made, *schedule, live_.scale, place, step);
+  train::place_curve(layer.made, schedule, live_.scale, place, step);
 }
 
 /// Exchanges everything that a swap brings for what the run has in its place; a second call undoes it.
 void Swaps::exchange(PreparedSwap& swap) {
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
-    ActivePlugin& plugin = going(swap, i);
-    std::swap(plugin, swap.layer_.plugins[i]);
-    live_.config.slots[swap.parts_[i].place] = plugin.slot();
-  }
+  exchange_plugins(swap);
+  std::swap(live_.config.slots, swap.config_.slots);
   std::swap(live_.config.resolved, swap.config_.resolved);
   std::swap(live_.config_text, swap.config_text_);
   Opened &now = live_.layer.made, &made = swap.layer_.made;
@@ -379,13 +403,33 @@ void Swaps::exchange(PreparedSwap& swap) {
   run_.connect();
   const Clock& clock = run_.clock();
   if (!made.splits.empty()) now.splits.at("train").loader->seek(clock.epoch, clock.step_in_epoch);
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.host().use(going(swap, i));
+  run_.host().exchanged();
+}
+
+/// Plugins that replace others take their very places, to which the loop points; others come and go between.
+void Swaps::exchange_plugins(PreparedSwap& swap) {
+  std::list<ActivePlugin>&now = live_.layer.plugins, &other = swap.layer_.plugins, next;
+  for (ActivePlugin& each : other)
+    if (ActivePlugin* const own = live_.layer.own(each.slot().address())) std::swap(*own, each);
+  for (const config::SlotConfig& slot : swap.config_.slots) {
+    std::list<ActivePlugin>& from = live_.layer.own(slot.address()) != nullptr ? now : other;
+    const auto found = std::ranges::find(from, slot.address(),
+                                         [](const ActivePlugin& each) { return each.slot().address(); });
+    found->set_place(slot.slot);
+    next.splice(next.end(), from, found);
+  }
+  other.splice(other.end(), now);
+  now.swap(next);
 }
 
 void Swaps::take_back(PreparedSwap& swap) {
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.fire_swap(going(swap, i), Event::swap_out);
+  const auto tell = [&](Event event) {
+    for (const PreparedSwap::Part& part : swap.parts_)
+      if (const ActivePlugin* const plugin = live_.layer.own(part.address)) run_.fire_swap(*plugin, event);
+  };
+  tell(Event::swap_out);
   exchange(swap);
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.fire_swap(going(swap, i), Event::swap_in);
+  tell(Event::swap_in);
 }
 
 }  // namespace trainyard::train

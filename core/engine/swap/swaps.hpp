@@ -33,21 +33,15 @@ class Swaps {
   void rehearse();
 
  private:
-  /// Swaps that are made together, at the safe point of a step.
-  struct Planned {
-    std::int64_t step;
-    std::vector<config::SwapRequest> swaps;
-  };
-  std::vector<Planned> plan() const;
   void open(PreparedSwap& swap);
   bool leaves_executor(PreparedSwap& swap);
   bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);
   void place_curve(PreparedSwap& swap, std::int64_t step);
+  void place(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);
-  /// Returns the plugin in the place of a part: before the commit the old one, afterwards the new one.
-  ActivePlugin& going(const PreparedSwap& swap, std::size_t part) {
-    return live_.layer.plugins[swap.parts_[part].place];
-  }
+  void exchange_plugins(PreparedSwap& swap);
+  void come(ActivePlugin& plugin, ActivePlugin* from, config::Carry carry);
+  static bool touches(PreparedSwap& swap, std::initializer_list<std::string_view> kinds);
 
   Run& run_;
   Live& live_;

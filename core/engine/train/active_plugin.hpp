@@ -106,6 +106,8 @@ class ActivePlugin {
                const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
+  /// Renames the place in the run file where others of its list came or went: hooks[1] is hooks[0] then.
+  void set_place(const std::string& slot) { slot_.slot = subscriber_.slot = slot; }
   /// Returns the generation of its code in this process: 1 for the first object that was loaded.
   int generation() const { return code_.generation(); }
   const ManifestData& manifest() const { return code_.manifest(); }

@@ -1,5 +1,8 @@
 #include "core/engine/train/checkpoints.hpp"
 
+#include <numeric>
+#include <utility>
+
 #include "core/engine/train/guard.hpp"
 #include "core/rundir/folder.hpp"
 
@@ -35,13 +38,8 @@ bool is_ours(const ActivePlugin& plugin) {
 }  // namespace
 
 Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes)
-    : run_(run),
-      host_(host),
-      writes_(writes),
-      plugin_(&run.checkpointer()),
-      store_(folder, retention(plugin_->as<Checkpointer>().common, run.scale())),
-      every_(interval(plugin_->as<Checkpointer>().common, run)) {
-  store_.set_codec(codec_of(plugin_->as<Checkpointer>()));
+    : run_(run), host_(host), writes_(writes), plugin_(&run.checkpointer()), store_(folder, {}) {
+  exchanged();
   open(*plugin_);
 }
 
@@ -68,26 +66,34 @@ void Checkpoints::drain() {
   call([](Checkpointer& plugin) { plugin.drain(); });
 }
 
+void Checkpoints::check(ActivePlugin& plugin, const Run& run) {
+  const CheckpointCommon& common = plugin.as<Checkpointer>().common;
+  retention(common, run.scale());
+  codec_of(plugin.as<Checkpointer>());
+  const std::int64_t every = interval(common, run), all = run.scale().total_steps;
+  const std::optional<Duration>& evaluations = run.config().trainer.eval_interval;
+  if (!common.keep_best || !evaluations || every == 0 || every >= all) return;
+  const std::int64_t evaluated = in_steps(*evaluations, run.scale(), "trainer.eval_interval");
+  if (std::lcm(every, evaluated) > all)
+    throw ConfigError("checkpoint.keep_best: a checkpoint every " + std::to_string(every) +
+                      " steps and an evaluation every " + std::to_string(evaluated) +
+                      " meet at no step before the end, so that only the last could be the best; leave "
+                      "checkpoint.interval out, which saves at evaluations, or make it a multiple of "
+                      "trainer.eval_interval");
+}
+
 void Checkpoints::open(ActivePlugin& plugin) {
   if (!is_ours(plugin)) return;
-  const CheckpointCommon& common = plugin.as<Checkpointer>().common;
-  retention(common, run_.scale());  // throws for what this run cannot count
-  interval(common, run_);
-  codec_of(plugin.as<Checkpointer>());
+  check(plugin, run_);
   guarded(plugin.slot(), 0, [&] { plugin.as<Checkpointer>().open(store_); });
 }
 
-void Checkpoints::settle(ActivePlugin& plugin) {
-  if (!is_ours(plugin)) return;
-  guarded(plugin.slot(), run_.clock().step, [&] { plugin.as<Checkpointer>().drain(); });
-}
-
-void Checkpoints::use(ActivePlugin& plugin) {
-  if (!is_ours(plugin)) return;
-  plugin_ = &plugin;
-  const CheckpointCommon& common = plugin.as<Checkpointer>().common;
+void Checkpoints::exchanged() {
+  Checkpointer& writer = plugin_->as<Checkpointer>();
+  if (std::exchange(writer_, &writer) == &writer) return;
+  const CheckpointCommon& common = writer.common;
   store_.set_retention(retention(common, run_.scale()));
-  store_.set_codec(codec_of(plugin.as<Checkpointer>()));
+  store_.set_codec(codec_of(writer));
   every_ = interval(common, run_);
 }
 

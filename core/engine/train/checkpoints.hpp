@@ -18,14 +18,17 @@ class Checkpoints final : public Saver {
   Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes = true);
 
   std::int64_t every() const override { return every_; }
+  bool keeps_best() const override { return writer_->common.keep_best.has_value(); }
   void save() override;
   std::optional<Saved> take_committed() override;
   void drain() override;
 
+  /// Throws Error for options of a checkpointer that `run` cannot count, and for checkpoints of which none but
+  /// the last could be the best.
+  static void check(ActivePlugin& plugin, const Run& run);
   // As in LoopHost; plugins of other kinds are ignored.
   void open(ActivePlugin& plugin);
-  void settle(ActivePlugin& plugin);
-  void use(ActivePlugin& plugin);
+  void exchanged();
 
  private:
   template <class Call>
@@ -35,8 +38,9 @@ class Checkpoints final : public Saver {
   LoopHost& host_;
   const bool writes_;
   ActivePlugin* plugin_;
+  Checkpointer* writer_ = nullptr;  ///< whose options the store has
   checkpoint::Store store_;
-  std::int64_t every_;
+  std::int64_t every_ = 0;
   std::vector<std::string> waiting_;
 };
 

@@ -4,16 +4,16 @@
 
 namespace trainyard::train {
 
-ActivePlugin* Layer::own(std::string_view slot) {
+ActivePlugin* Layer::own(std::string_view address) {
   for (ActivePlugin& plugin : plugins)
-    if (plugin.slot().slot == slot) return &plugin;
+    if (plugin.slot().address() == address) return &plugin;
   return nullptr;
 }
 
-ActivePlugin& Layer::plugin(std::string_view slot) {
+ActivePlugin& Layer::plugin(std::string_view address) {
   for (Layer* layer = this; layer != nullptr; layer = layer->below)
-    if (ActivePlugin* found = layer->own(slot)) return *found;
-  throw PluginError("[" + std::string(slot) + "] was not loaded");
+    if (ActivePlugin* found = layer->own(address)) return *found;
+  throw PluginError("[" + std::string(address) + "] was not loaded");
 }
 
 Network& Layer::network() {

@@ -1,7 +1,7 @@
 // The plugins of a run and what they made for it; a swap lays a layer of its own over the run's.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,14 +40,15 @@ struct Opened {
 };
 
 struct Layer {
-  Layer* below = nullptr;            ///< null: this is the run's layer
-  std::deque<ActivePlugin> plugins;  ///< a deque, as the bus and the loop point into it
+  Layer* below = nullptr;  ///< null: this is the run's layer
+  std::list<ActivePlugin>
+      plugins;  ///< a list, as the bus and the loop point into it while others come and go
   Opened made;
 
-  /// Returns this layer's plugin of a slot; null if it has none.
-  ActivePlugin* own(std::string_view slot);
-  /// Returns the plugin of a slot, from this layer or one below.
-  ActivePlugin& plugin(std::string_view slot);
+  /// Returns this layer's plugin at an address (SlotConfig::address); null if it has none.
+  ActivePlugin* own(std::string_view address);
+  /// Returns the plugin at an address, from this layer or one below.
+  ActivePlugin& plugin(std::string_view address);
   Network& network();
   std::pair<const ScheduleCurve*, CurvePlace> curve() const;
 };

@@ -26,7 +26,7 @@ struct Live {
   distributed::World* world = nullptr;            ///< null: a single rank
   BatchSchema schema;                             ///< of the training data
   std::vector<control::Quarantined> quarantined;  ///< plugins it was begun without, which no swap may bring
-  std::vector<std::string> left_out;              ///< slots of the run file that those had
+  std::vector<std::string> left_out;              ///< addresses of those in the run file
   std::optional<report::Learned> learned;  ///< from the training split; none: its dataset learns nothing
   RunScale scale;
   Layer layer;  ///< its plugins are those of config.slots, in that order

@@ -233,7 +233,9 @@ void Loop::run_step() {
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
   if (stage_ < Stage::evaluated) {
-    if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
+    const bool last = context_.asked(Control::stop_run) || step == parts_.scale.total_steps;
+    const bool compared = last && parts_.saver != nullptr && parts_.saver->keeps_best();
+    if (context_.take(Control::evaluate) || compared || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
       evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
     if (evaluation_due_) {
       if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);
@@ -299,7 +301,7 @@ void Loop::checkpoint() {
     context_.waiting()["ranks"] |=
         distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
   brackets_.fire(Event::before_checkpoint);
-  if (context_.take(Control::skip_checkpoint) && !ending_) return;
+  if (context_.take(Control::skip_checkpoint) && !finished()) return;
   parts_.saver->save();
   last_saved_ = context_.clock_.step;
   settle_checkpoints();
@@ -314,6 +316,15 @@ void Loop::settle(Executor::Pause pause) {
 void Loop::request(Control control, std::string_view who, std::string_view why) {
   context_.ask(control, who);
   parts_.host->journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
+}
+
+void Loop::forget(const std::string& metric) {
+  const auto is_its = [&](const auto& each) {
+    const std::string name = each.first.substr(each.first.rfind('/') + 1);
+    return name == metric || name.starts_with(metric + ".");
+  };
+  std::erase_if(latest_, is_its);
+  std::erase_if(context_.metrics(), is_its);
 }
 
 void Loop::settle_checkpoints() {

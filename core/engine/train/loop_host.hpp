@@ -50,10 +50,10 @@ class LoopHost {
   // For swaps; the run does not call sinks and the checkpointer itself.
   /// A plugin is prepared beside the run, on the thread that prepares swaps. Throws Error.
   virtual void open(ActivePlugin& /*plugin*/) {}
-  /// A plugin is about to leave: it finishes what it has begun. Throws Error.
-  virtual void settle(ActivePlugin& /*plugin*/) {}
-  /// A slot has another plugin from here on.
-  virtual void use(ActivePlugin& /*plugin*/) {}
+  /// The checkpointer is about to leave: it finishes what it has begun. Throws Error.
+  virtual void settle() {}
+  /// Called when other plugins are in the run's slots from here on.
+  virtual void exchanged() {}
 };
 
 /// A checkpoint on the disk.
@@ -70,6 +70,8 @@ class Saver {
   /// Returns the steps from one checkpoint to the next (there is one more at the end of training); 0: only on
   /// interruption and request.
   virtual std::int64_t every() const = 0;
+  /// Returns true if the best of what is saved is kept: the last weights may be.
+  virtual bool keeps_best() const { return false; }
   /// Takes a snapshot of the run as it is now.
   virtual void save() = 0;
   /// Returns each checkpoint that has reached the disk, once.

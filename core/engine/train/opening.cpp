@@ -288,7 +288,7 @@ std::unique_ptr<Network> build_network(const Live& run, const config::RunConfig&
       guarded(model.slot(), 0, [&] { return model.as<Model>().build(context); });
   for (const config::SlotConfig& slot : config.of_kind(Transform::kind.name))
     network = guarded(slot, 0, [&] {
-      const auto& transform = layer.plugin(slot.slot).as<Transform>();
+      const auto& transform = layer.plugin(slot.address()).as<Transform>();
       if (const auto* const reads = dynamic_cast<const ReadsRunFile*>(&transform))
         reads->read_run_file(config.resolved);
       return transformed(std::move(network), transform, context);

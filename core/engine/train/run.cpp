@@ -257,7 +257,7 @@ void Run::connect() {
   live_.context.network_ = parts_.network.plugin;
   live_.context.optimizer_ = parts_.optimizer.plugin;
   connect_metrics();
-  attach_rules(live_.layer);
+  attach_rules(live_.config, live_.layer);
   watch_spans(live_);
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
@@ -270,7 +270,7 @@ void Run::connect_metrics() {
   parts_.metrics.clear();
   member_metrics_.clear();
   for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
-    parts_.metrics.push_back(filled<Metric>(slot.slot));
+    parts_.metrics.push_back(filled<Metric>(slot.address()));
   const std::size_t members = parts_.executor.plugin->members();
   parts_.member_metrics.assign(members == 1 ? 0 : members, {});
   for (MetricSlots& metrics : parts_.member_metrics)
@@ -321,12 +321,12 @@ void Run::try_batch() {
   for (const Batch& batch : first_batches("train", 1)) loop_->bench().grade(batch, {}, nullptr);
 }
 
-void Run::attach_rules(Layer& layer) {
-  if (live_.config.find("recorder") == nullptr) return;
+void Run::attach_rules(const config::RunConfig& config, Layer& layer) {
+  if (config.find("recorder") == nullptr) return;
   ActivePlugin& recorder = layer.plugin("recorder");
   std::vector<NamedRule> rules;
-  for (const config::SlotConfig& slot : live_.config.of_kind(Rule::kind.name))
-    rules.push_back(named_rule(layer.plugin(slot.slot)));
+  for (const config::SlotConfig& slot : config.of_kind(Rule::kind.name))
+    rules.push_back(named_rule(layer.plugin(slot.address())));
   guarded(recorder.slot(), clock().step,
           [&] { recorder.as<Recorder>().attach(std::move(rules), live_.scale); });
 }

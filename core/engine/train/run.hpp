@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,8 +51,8 @@ class Run : LoopOwner {
   const plugins::Registry& registry() const { return registry_; }
   /// Loads and constructs the plugin of a slot. One thread at a time.
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
-  /// Tells the recorder which rules there are in a layer.
-  void attach_rules(Layer& layer);
+  /// Tells the recorder which rules a configuration has; both are in a layer.
+  void attach_rules(const config::RunConfig& config, Layer& layer);
   /// Throws Error if the network or the loss cannot take a batch of the data. Changes nothing.
   void try_batch();
   /// Points the loop to the plugins that fill its slots.
@@ -72,7 +72,7 @@ class Run : LoopOwner {
   const Clock& clock() const { return live_.context.clock_; }
   events::Bus& bus() { return *live_.bus; }
   /// Returns all plugins, in config order.
-  std::deque<ActivePlugin>& plugins() { return live_.layer.plugins; }
+  std::list<ActivePlugin>& plugins() { return live_.layer.plugins; }
   std::int64_t samples(const std::string& split) const;
   /// Implements Host::batches; all ranks get the same.
   std::vector<Batch> first_batches(std::string_view split, std::int64_t count);
@@ -103,8 +103,8 @@ class Run : LoopOwner {
   void load_parts(const std::string& slot, const ManifestData& manifest, const Table& options,
                   const plugins::Registry& registry, PartCode& parts);
   template <class Interface>
-  Filled<Interface> filled(std::string_view slot) {
-    ActivePlugin& plugin = live_.layer.plugin(slot);
+  Filled<Interface> filled(std::string_view address) {
+    ActivePlugin& plugin = live_.layer.plugin(address);
     return {&plugin.slot(), &plugin.as<Interface>()};
   }
 
@@ -114,9 +114,9 @@ class Run : LoopOwner {
   std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path, digest and place in the file
   Live live_;
   RunStates states_;
-  std::unique_ptr<StrictState> sample_;      ///< null: nothing is looked at, or everything is
-  std::unique_ptr<UnsavedState> unsaved_;    ///< null: nobody looks
-  std::deque<ActivePlugin> member_metrics_;  ///< set if the executor has several members
+  std::unique_ptr<StrictState> sample_;     ///< null: nothing is looked at, or everything is
+  std::unique_ptr<UnsavedState> unsaved_;   ///< null: nobody looks
+  std::list<ActivePlugin> member_metrics_;  ///< set if the executor has several members
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

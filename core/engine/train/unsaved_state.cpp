@@ -49,7 +49,7 @@ bool saves(ActivePlugin& plugin) {
 
 }  // namespace
 
-void UnsavedState::inspect(std::deque<ActivePlugin>& plugins) {
+void UnsavedState::inspect(std::list<ActivePlugin>& plugins) {
   std::map<const void*, Seen> now;
   for (ActivePlugin& plugin : plugins) {
     if (!plugin.has_state() || plugin.subscriber().disabled) continue;

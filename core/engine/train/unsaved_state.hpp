@@ -2,8 +2,8 @@
 // variables; the test of a resume (`plugins check`) covers what lies behind pointers.
 #pragma once
 
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ class UnsavedState {
   explicit UnsavedState(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
 
   /// Called between steps. The first steps do not count: much is set up once in them.
-  void inspect(std::deque<ActivePlugin>& plugins);
+  void inspect(std::list<ActivePlugin>& plugins);
 
  private:
   struct Seen {

@@ -28,7 +28,7 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry);
 
 /// `trainyard validate`, beyond the run file: builds the run. Throws if its parts do not fit each other.
-void check_command(const config::RunConfig& config, const plugins::Registry& registry);
+int check_command(const config::RunConfig& config, const plugins::Registry& registry);
 
 /// `trainyard eval`: loads `weights` (safetensors; names, shapes and dtypes must be the model's) and
 /// evaluates every split but training.

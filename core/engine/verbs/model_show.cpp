@@ -1,12 +1,11 @@
 #include "core/engine/verbs/model_show.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace trainyard::train {
 namespace {
 
-using Row = std::array<std::string, 5>;
+using Row = std::vector<std::string>;
 
 /// Writes 61706 as "61,706"; 0 as nothing.
 std::string grouped(std::int64_t number) {
@@ -16,25 +15,26 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-/// Aligns columns by their longest entry, numbers to the right.
-std::string aligned(const std::vector<Row>& rows) {
-  std::array<std::size_t, 5> widths{};
-  for (const Row& row : rows)
+}  // namespace
+
+std::string aligned(const std::vector<Row>& rows, std::size_t numbers) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
   std::string text;
   for (const Row& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const std::string fill(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < 3 ? row[i] + fill : fill + row[i]);
+      line += (i == 0 ? "" : "  ") + (i < numbers ? row[i] + fill : fill + row[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
 }
-
-}  // namespace
 
 NodeCost whole_cost(const Graph& graph) {
   NodeCost total;
@@ -74,7 +74,7 @@ std::string show(const Graph& graph, const DropoutPlaces& places, const std::opt
   for (const DropoutCell& cell : places.cells)
     cells.push_back({"  " + cell.id, "hidden " + std::to_string(cell.hidden), "", "", ""});
   std::string text =
-      aligned(rows) + (sites.empty() ? "dropout sites: none\n" : "dropout sites:\n" + aligned(sites));
+      aligned(rows, 3) + (sites.empty() ? "dropout sites: none\n" : "dropout sites:\n" + aligned(sites));
   if (!weights.empty()) text += "weights that dropout may mask:\n" + aligned(weights);
   if (!cells.empty()) text += "recurrent layers:\n" + aligned(cells);
   return text;

@@ -4,14 +4,18 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <trainyard/graph/graph.hpp>
 
 #include "core/engine/swap/swaps.hpp"
+#include "core/engine/train/checkpoints.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/run.hpp"
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/swap.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -56,7 +60,7 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
 
 }  // namespace
 
-void check_command(const config::RunConfig& config, const plugins::Registry& registry) {
+int check_command(const config::RunConfig& config, const plugins::Registry& registry) {
   HostOutputs outputs;
   outputs.log = [](LogLevel level, const std::string& text) {
     if (level >= LogLevel::warning) std::fprintf(stderr, "warning: %s\n", text.c_str());
@@ -64,9 +68,13 @@ void check_command(const config::RunConfig& config, const plugins::Registry& reg
   Run run(config, registry, outputs);
   run.build_model();
   Bench& bench = run.build_loop({}).bench();
+  Checkpoints::check(run.checkpointer(), run);
   Swaps(run).rehearse();
-  if (config.distributed.ranks == 1) return bench.open();
-  bench.check_ranks(config.distributed.ranks);  // opening it would need the other ranks
+  if (config.distributed.ranks == 1)
+    bench.open();
+  else  // opening it would need the other ranks
+    bench.check_ranks(config.distributed.ranks);
+  return 0;
 }
 
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry) {
@@ -101,6 +109,12 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
                 config.trainer.max_duration.text().c_str());
   else
     std::printf("  run              until %s have passed\n", config.trainer.max_duration.text().c_str());
+  for (const config::PlannedSwap& each : config.swaps)
+    std::printf("  swap             %s, after step %lld\n", config::text({each.request}).c_str(),
+                static_cast<long long>(in_steps(each.at, scale, "swap.at")));
+  std::printf("  arithmetic       %s on %s, threads: %d within an operation, %zu between\n",
+              config::at_path<std::string>(config.resolved, "trainer.precision")->c_str(),
+              run.live().device.str().c_str(), at::get_num_threads(), at::get_num_interop_threads());
 
   const double parameters = bytes_of(run.network().parameters());
   const double buffers = bytes_of(run.network().buffers());
@@ -116,6 +130,8 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   if (config.distributed.ranks > 1) return 0;  // opening it would need the other ranks
   opens = true;
   bench.open();
+  const at::NoGradGuard no_grad;
+  for (const Batch& batch : run.first_batches("train", 1)) bench.evaluate(batch, {});
   if (!told.empty()) std::printf("Executor\n");
   for (const std::string& text : told) std::printf("  %s\n", text.c_str());
   return 0;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/engine/train/state_copy.hpp"
 #include "core/engine/train/weights.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
@@ -13,13 +14,6 @@ namespace trainyard::train {
 namespace {
 
 constexpr const char* initial = "initial";  ///< names the weights that the model begins with
-
-/// Returns copies, with storage of their own, of everything that a run saves.
-std::vector<State> copies_of(std::vector<State> states) {
-  for (State& state : states)
-    for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
-  return states;
-}
 
 /// Returns a digest by owner of what must be as it was; not of "run", which holds seconds.
 std::map<std::string, std::string> digests_of(const std::vector<State>& states) {
@@ -117,7 +111,7 @@ void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {
                       ": ask for at least one, and no more than these");
   const auto before = digests_of(run_.states().snapshot().states);
   excursion_ = {.steps = steps, .look = &look};
-  run_.loop().fit([this] { excursion_.before = copies_of(run_.states().snapshot().states); });
+  run_.loop().fit([this] { excursion_.before = StateCopy(run_.states().snapshot().states).states(); });
   const bool done = std::exchange(excursion_, {}).done;
   SignalScope::withdraw();
   if (stopping()) return;

@@ -16,6 +16,7 @@
 
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/opening.hpp"
+#include "core/engine/verbs/model_show.hpp"
 #include "core/engine/verbs/run_workshop.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
@@ -80,30 +81,16 @@ void print_json(const std::string& tool, const Report& report) {
   std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-void print_aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size() + 2, ' ') : "");
-    std::printf("%s\n", line.c_str());
-  }
-}
-
 void print_text(const Report& report) {
   std::vector<std::vector<std::string>> facts, table;
   for (const auto& [name, value] : report.facts) facts.push_back({name, text_of(value)});
-  print_aligned(facts);
+  std::fputs(aligned(facts).c_str(), stdout);
   if (report.columns.empty()) return;
   table.push_back(report.columns);
   for (const std::vector<Value>& row : report.rows)
     std::ranges::transform(row, std::back_inserter(table.emplace_back()), text_of);
   if (!facts.empty()) std::printf("\n");
-  print_aligned(table);
+  std::fputs(aligned(table).c_str(), stdout);
 }
 
 }  // namespace

@@ -136,6 +136,7 @@ void Training::run(report::RunResult& result) {
 
 /// Makes the plugins and opens the data.
 void Training::load() {
+  const std::vector<config::SlotConfig> all = beginning_.config.slots;
   const std::vector<control::Quarantined> left =
       control::leave_out(beginning_.config, registry_, quarantined_);
   for (const control::Quarantined& each : left)
@@ -151,7 +152,8 @@ void Training::load() {
   run_->states().set_file(options_.resolved_toml);
   faults_.set_plugins(reported(*run_));
   run_->live().quarantined = quarantined_;
-  for (const control::Quarantined& each : left) run_->live().left_out.push_back(each.slot);
+  for (const config::SlotConfig& slot : all)
+    if (run_->live().layer.own(slot.address()) == nullptr) run_->live().left_out.push_back(slot.address());
 }
 
 /// Returns facts about the data that this rank reads, and about what it learned.
@@ -239,10 +241,7 @@ void Training::open_sinks() {
                .resumed_at = beginning_.resumed ? beginning_.loaded->step : 0};
   if (newcomer_)
     info.resumed_at = std::numeric_limits<std::int64_t>::max();  // until it knows the others' step
-  std::vector<report::SinkThread::Entry> entries;
-  for (ActivePlugin& plugin : run_->plugins())
-    if (is_sink(plugin)) entries.push_back(sink_entry(plugin));
-  sinks_.emplace(std::move(info), std::move(entries), [](std::string_view line) {
+  sinks_.emplace(std::move(info), sink_entries(), [](std::string_view line) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   });
   messages_.set_sinks(&*sinks_);
@@ -350,7 +349,7 @@ std::vector<report::PluginUse> Training::plugin_uses(const TimeUse& use) {
     uses.push_back({plugin.slot().id, plugin.slot().kind, plugin.manifest().version, plugin.file().digest,
                     of_plugin->seconds, of_plugin->events});
     ++of_plugin;
-    for (const report::SinkThread::Usage& usage : sinks_->usage())
+    for (const report::SinkThread::Entry& usage : sinks_->usage())
       if (is_sink(plugin) && usage.id == plugin.slot().id) uses.back().seconds += usage.seconds;
   }
   return uses;
@@ -363,6 +362,13 @@ report::SinkThread::Entry Training::sink_entry(ActivePlugin& plugin) const {
   return {plugin.slot().id, first_ ? &sink : nullptr,
           in_steps(interval, run_->scale(), plugin.slot().slot + ".interval"), plugin.slot().slot,
           plugin.slot().type};
+}
+
+std::vector<report::SinkThread::Entry> Training::sink_entries() {
+  std::vector<report::SinkThread::Entry> entries;
+  for (ActivePlugin& plugin : run_->plugins())
+    if (is_sink(plugin)) entries.push_back(sink_entry(plugin));
+  return entries;
 }
 
 void Training::write_line(std::string_view who, std::string_view what, std::string_view why) {
@@ -442,10 +448,10 @@ void Training::open(ActivePlugin& plugin) {
   if (is_sink(plugin)) sink_entry(plugin);  // throws for what this run cannot count
 }
 
-void Training::use(ActivePlugin& plugin) {
+void Training::exchanged() {
   faults_.set_plugins(reported(*run_));
-  checkpoints_->use(plugin);
-  if (is_sink(plugin)) sinks_->replace(sink_entry(plugin), run_->clock().step);
+  checkpoints_->exchanged();
+  sinks_->exchange(sink_entries(), run_->clock().step);
 }
 
 }  // namespace trainyard::train

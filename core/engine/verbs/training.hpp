@@ -54,8 +54,8 @@ class Training final : public LoopHost {
   void pausing(std::string_view why) override { commander_->note_pause(std::string(why)); }
   void complete(Snapshot& snapshot) override;
   void open(ActivePlugin& plugin) override;
-  void settle(ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
-  void use(ActivePlugin& plugin) override;
+  void settle() override { checkpoints_->drain(); }
+  void exchanged() override;
 
   HostOutputs outputs();
   void load();
@@ -73,6 +73,7 @@ class Training final : public LoopHost {
   void conclude(report::RunResult& result);
   void write_line(std::string_view who, std::string_view what, std::string_view why);
   report::SinkThread::Entry sink_entry(ActivePlugin& plugin) const;
+  std::vector<report::SinkThread::Entry> sink_entries();
   std::vector<report::PluginUse> plugin_uses(const TimeUse& use);
 
   Beginning& beginning_;
