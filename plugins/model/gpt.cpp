@@ -53,7 +53,7 @@ class Gpt final : public Model {
     m.option("n_positions", &Options::n_positions,
              "with position = \"learned\": rows of the table, of which the first seq_len are used; left out: "
              "seq_len")
-        .min(1);
+        .range(1, 1 << 20);
     m.option("rope_theta", &Options::rope_theta,
              "with position = \"rope\": pair i of a head of width w turns by theta^(-2i/w) a place")
         .above(0.0);
@@ -66,7 +66,7 @@ class Gpt final : public Model {
              "one "
              "layer more gates the wide one: silu(gate) * fc (Shazeer, \"GLU variants\", 2020)")
         .one_of({"gelu_tanh", "gelu", "swiglu"});
-    m.option("mlp_width", &Options::mlp_width, "its inner width; left out: 4 d_model").min(1);
+    m.option("mlp_width", &Options::mlp_width, "its inner width; left out: 4 d_model").range(1, 1 << 20);
     m.option("n_kv_head", &Options::n_kv_head,
              "heads of keys and values, each for n_head / n_kv_head heads of queries; left out: n_head")
         .min(1);

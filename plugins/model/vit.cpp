@@ -36,7 +36,8 @@ class Vit final : public Model {
     m.option("n_layer", &Options::n_layer, "blocks of attention and MLP").range(1, 1 << 16);
     m.option("n_head", &Options::n_head, "attention heads; divides d_model").min(1);
     m.option("d_model", &Options::d_model, "width").min(1);
-    m.option("mlp_width", &Options::mlp_width, "inner width of the MLP; left out: 4 d_model").min(1);
+    m.option("mlp_width", &Options::mlp_width, "inner width of the MLP; left out: 4 d_model")
+        .range(1, 1 << 20);
     m.option("mlp", &Options::mlp, "activation between its two layers: by the error function, or by tanh")
         .one_of({"gelu", "gelu_tanh"});
     m.option(
