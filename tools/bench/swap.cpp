@@ -92,8 +92,8 @@ class Swapped final : test::LiveRun {
         std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
     return false;
   }
-  void use(train::ActivePlugin& plugin) override {
-    LiveRun::use(plugin);
+  void exchanged() override {
+    LiveRun::exchanged();
     committed_.push_back(begun_.size());
     std::vector<report::ReportedPlugin> all;
     for (train::ActivePlugin& each : run().plugins())

@@ -495,7 +495,7 @@ void Commander::answer_checkpoints() {
 }
 
 Status Commander::status() const {
-  const train::Loop& loop = run_.loop();
+  train::Loop& loop = run_.loop();
   const Clock& clock = run_.clock();
   Status status;
   status.run = run_.config().run.name;

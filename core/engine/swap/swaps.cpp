@@ -135,6 +135,14 @@ bool comes_after_settle(ActivePlugin& plugin) {
                      [](const HookSpec& hook) { return weights_written_at(hook.event); });
 }
 
+/// Drops the last values of a metric that is gone.
+void forget(const std::string& metric, std::map<std::string, double, std::less<>>& values) {
+  std::erase_if(values, [&](const auto& each) {
+    const std::string name = each.first.substr(each.first.rfind('/') + 1);
+    return name == metric || name.starts_with(metric + ".");
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapRequest>& swaps,
@@ -346,7 +354,8 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   }
   for (const PreparedSwap::Part& part : swap.parts_)
     if (part.address.starts_with("metrics.") && live_.layer.own(part.address) == nullptr)
-      run_.loop().forget(part.address.substr(std::string_view("metrics.").size()));
+      for (auto* const values : {&run_.loop().latest(), &live_.context.metrics()})
+        forget(part.address.substr(std::string_view("metrics.").size()), *values);
   ++live_.swaps;
   if (!watched) return nullptr;
   run_.states().set_copying(before);

@@ -318,15 +318,6 @@ void Loop::request(Control control, std::string_view who, std::string_view why) 
   parts_.host->journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
 }
 
-void Loop::forget(const std::string& metric) {
-  const auto is_its = [&](const auto& each) {
-    const std::string name = each.first.substr(each.first.rfind('/') + 1);
-    return name == metric || name.starts_with(metric + ".");
-  };
-  std::erase_if(latest_, is_its);
-  std::erase_if(context_.metrics(), is_its);
-}
-
 void Loop::settle_checkpoints() {
   if (parts_.saver == nullptr) return;
   while (std::optional<Saved> saved = parts_.saver->take_committed()) {

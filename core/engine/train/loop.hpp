@@ -83,10 +83,8 @@ class Loop {
   const Clock& clock() const { return context_.clock_; }
   /// Returns the executor's workbench.
   Bench& bench() { return bench_; }
-  /// Returns true if the weights were evaluated as they are now.
-  bool evaluated() const { return last_evaluated_ == context_.clock_.step; }
   /// Returns the last value of everything that was reported.
-  const MetricValues& latest() const { return latest_; }
+  MetricValues& latest() { return latest_; }
   /// Returns seconds of training, including those before a resume.
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
@@ -99,8 +97,6 @@ class Loop {
   bool caught() const {
     return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
   }
-  /// Drops the last values of a metric that is gone.
-  void forget(const std::string& metric);
   /// Host::metric of any plugin: the value is reported at the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
 

@@ -50,11 +50,11 @@ void load_ranks(ActivePlugin& plugin, const State& first, Take&& take) {
 
 Snapshot RunStates::snapshot() const {
   Snapshot snapshot{.step = live_.context.clock_.step, .states = {}, .metrics = loop_->latest()};
-  if (!loop_->evaluated())  // else the best one would be chosen by values of other weights
-    std::erase_if(snapshot.metrics, [](const auto& each) { return each.first.starts_with("val/"); });
   State run{.owner = "run", .version = TRAINYARD_SDK_VERSION, .scalars = {}, .tensors = {}};
   StateWriter writer(run);
   loop_->save(writer);
+  if (StateReader(run).integer("last_evaluated") != snapshot.step)  // the values are of other weights
+    std::erase_if(snapshot.metrics, [](const auto& each) { return each.first.starts_with("val/"); });
   writer.scalar("config", live_.config_text);
   writer.scalar("file", file_);
   writer.scalar("swaps", live_.swaps);
