@@ -379,7 +379,7 @@ class Kinds(unittest.TestCase):
                                     "hook"},               # keys of the host in its table
         "runfile/plugins_together.cpp": {"executor", "rule", "recorder"}, # it fires what others hear
         "runfile/rule_actions.cpp": {"rule"},        # one of its actions is a swap
-        "runfile/swap.cpp": {"schedule"},            # its curve can be carried over
+        "runfile/swap.cpp": {"schedule", "recorder"},  # its curve can be carried over; the first rule that is added brings it
         "runfile/watched_metrics.cpp": {"metric"},   # whose names may be watched
         "rundir/manifest.cpp": {"model"},            # the owner of a state
         "rundir/run_directory.cpp": {"tools"},       # what they leave in the folder of a run that was not trained yet
