@@ -105,11 +105,11 @@ Argument& Argument::run_file() {
   option_->check(CLI::Validator(exists, "", "run_file"));
   return *this;
 }
-Argument& Argument::run() {
+Argument& Argument::run(bool is_there) {
   option_->transform(CLI::Validator(
-      [](std::string& word) {
+      [is_there](std::string& word) {
         word = find_run(word);
-        return std::filesystem::exists(word) ? std::string() : runs_instead_of(word);
+        return is_there && !std::filesystem::exists(word) ? runs_instead_of(word) : std::string();
       },
       "", "run"));
   return *this;

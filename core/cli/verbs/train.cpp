@@ -86,7 +86,7 @@ void add_train(Arguments verb, CommandLine& line) {
 
 void add_resume(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<TrainArguments>(line);
-  verb.add("run", given->run, "the run's directory or name").required().run().existing_folder();
+  verb.add("run", given->run, "the run's directory or name").required().run(true).existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);
   add_ranks(verb, given->run_file);
