@@ -24,7 +24,7 @@ class Argument {
   Argument& required();
   Argument& existing_file();
   Argument& run_file();  ///< an existing file, or a run: its directory, or its name below runs/
-  Argument& run(bool is_there = false);  ///< resolves such a run to its directory; other words stay, or are refused
+  Argument& run(bool is_there = false);  ///< resolves such a run; other words stay, or are refused
   Argument& existing_folder();
   Argument& within(double least, double most);
   Argument& one_of(const std::vector<std::string>& words);

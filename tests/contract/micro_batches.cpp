@@ -35,6 +35,7 @@ const std::map<std::string, std::string> by_micro_batch = {
     {"dropout zoneout", "draws for each micro-batch"},
     {"model gin", "normalises by the mean and variance of the nodes of a micro-batch"},
     {"model resnet", "normalises by the mean and variance of a micro-batch"},
+    {"model resnet_imagenet", "normalises by the mean and variance of a micro-batch"},
     {"transform packed_activations", "rounds the activations of a micro-batch by their least and largest"},
 };
 

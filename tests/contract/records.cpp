@@ -143,6 +143,9 @@ Remains remains_of(const std::string& run_folder) {
     if (of_host(name) || by_the_clock(name)) continue;
     if (name == "trial")
       remains["trial"] = read_trial(path);
+    else if (name == "report")
+      for (const auto& table : fs::directory_iterator(path))
+        remains["report " + table.path().filename().string()] = test::lines(table.path().string());
     else if (name.ends_with(".jsonl"))
       read_jsonl(path, remains[name]);
     else if (name.ends_with(".csv"))

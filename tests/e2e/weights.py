@@ -15,7 +15,7 @@ except ImportError as missing:
     print(f"skipped: {missing}; tools/test makes an environment that has it")
     sys.exit(77)
 
-from support.host import FAULTY, KILLER, SOURCE, HostTest
+from support.host import FAULTY, KILLER, SMALL, SOURCE, HostTest
 from support.made_weights import image, made, tokens
 
 GOLDEN = json.loads((SOURCE / "tests/golden/weights.json").read_text())
@@ -109,7 +109,7 @@ class Weights(WeightsTest):
                 self.prepare(name)
                 self.taken(name)
                 self.check_outputs(name)
-                self.convert(name, "--weights", "ours.safetensors", "--back", "true", "--file", "back.safetensors")
+                self.convert(name, "--weights", "ours.safetensors", "--file", "back.safetensors")
                 back, given = load_file(self.folder / "back.safetensors"), files(name)
                 learned = {each for each in given if not each.endswith("num_batches_tracked")}
                 self.assertEqual(set(back), learned)
@@ -241,8 +241,13 @@ class Refused(WeightsTest):
         self.assertIn("there is no such map, expected one of gpt2, llama", self.host(
             "convert", "run.toml", "--weights", "initial", "--map", "gpt3", "--from", "hf", code=2).stderr)
         self.assertIn("none does not exist", self.taken("gpt2", path="none", code=4).stderr)
-        self.assertIn("from is empty", self.convert("gpt2", "--weights", "initial", code=2).stderr)
-        self.assertIn("leave one out", self.taken("gpt2", "--back", "true", code=2).stderr)
+        one = json.loads(self.host("convert", "run.toml", "--weights", "initial", "--from", "hf", "--format", "json").stdout)
+        self.assertEqual(one["facts"]["map"], "gpt2")  # the only one for such a model
+        self.prepare("vit")
+        self.assertIn("several maps fit the model: set map to one of vit, vit_torchvision", self.host(
+            "convert", "run.toml", "--weights", "initial", "--from", "hf", code=2).stderr)
+        self.write("run.toml", SMALL)
+        self.assertIn("no map fits the model", self.host("convert", "run.toml", "--weights", "initial", code=2).stderr)
 
     def test_maps_of_a_users_own(self):
         own = (SOURCE / "plugins/tool/convert/maps/gpt2.toml").read_text()

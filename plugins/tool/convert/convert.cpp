@@ -16,7 +16,6 @@ class Convert final : public Tool {
   struct Options {
     std::string map;
     std::string from;
-    bool back = false;
     std::string file;
   };
   static void describe(Manifest<Options>& m) {
@@ -24,26 +23,23 @@ class Convert final : public Tool {
         "Makes weights for the run's model of a safetensors file that others wrote, or such a file of its.");
     m.option("map", &Options::map,
              "names of the file and ours: gpt2, llama, vit, vit_torchvision, resnet, or a file of your own, "
-             "NAME.toml")
-        .required();
-    m.option("from", &Options::from,
-             "the safetensors file, its index (model.safetensors.index.json), or the folder of either; with "
-             "--weights initial where the run has not trained");
-    m.option("back", &Options::back, "writes the run's weights as such a file, in place of reading one");
+             "NAME.toml; left out: the one that fits the model");
+    m.option(
+        "from", &Options::from,
+        "the safetensors file, its index (model.safetensors.index.json), or the folder of either; with "
+        "--weights initial where the run has not trained. Left out: the run's weights are written as such a "
+        "file");
     m.option("file", &Options::file,
              "where to; empty: weights.safetensors, in the tool's folder below the run");
   }
   explicit Convert(const Options& options) : options_(options) {}
 
   Report run(Workshop& shop) override {
-    if (options_.back != options_.from.empty())
-      throw ConfigError(options_.back ? "back = true writes the run's weights, and from = \"" +
-                                            options_.from + "\" names others: leave one out"
-                                      : "from is empty: name the file to read, or set back = true");
-    const convert::Map map = convert::find_map(options_.map);
     const Table& model = shop.config().find("model")->as<Table>();
+    const convert::Map map =
+        options_.map.empty() ? convert::fitting_map(model) : convert::find_map(options_.map);
     convert::check_options(map, model);
-    return options_.back ? written_back(shop, map, model) : taken(shop, map, model);
+    return options_.from.empty() ? written_back(shop, map, model) : taken(shop, map, model);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <trainyard/error.hpp>
 
 #include "lib/read_file.hpp"
+#include "lib/words.hpp"
 
 namespace convert {
 namespace {
@@ -178,17 +179,20 @@ Map find_map(const std::string& name) {
     if (!text) throw ConfigError("map: " + name + " cannot be read: name a file that is there");
     return parse_map(*text, name);
   }
-  std::string all;
   for (const MapFile& each : own_maps) {
-    if (name == each.name) {
-      Map map = parse_map(each.text, "maps/" + name + ".toml");
-      map.name = name;
-      return map;
-    }
-    all += (all.empty() ? "" : ", ") + std::string(each.name);
+    if (name != each.name) continue;
+    Map map = parse_map(each.text, "maps/" + name + ".toml");
+    map.name = name;
+    return map;
   }
-  throw ConfigError("map = \"" + name + "\": there is no such map, expected one of " + all +
-                    ", or a file that ends with .toml");
+  throw ConfigError("map = \"" + name + "\": there is no such map, expected one of " +
+                    trainyard::lib::join(map_names()) + ", or a file that ends with .toml");
+}
+
+std::vector<std::string> map_names() {
+  std::vector<std::string> names;
+  for (const MapFile& each : own_maps) names.emplace_back(each.name);
+  return names;
 }
 
 }  // namespace convert

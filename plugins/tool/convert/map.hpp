@@ -65,4 +65,7 @@ Map parse_map(const std::string& text, const std::string& path);
 /// that there are.
 Map find_map(const std::string& name);
 
+/// Returns the names of the maps that there are.
+std::vector<std::string> map_names();
+
 }  // namespace convert

@@ -9,6 +9,7 @@
 #include <trainyard/error.hpp>
 
 #include "lib/read_file.hpp"
+#include "lib/words.hpp"
 
 namespace convert {
 namespace {
@@ -81,6 +82,24 @@ void check_options(const Map& map, const Table& model) {
   if (!wrong.empty())
     throw ConfigError("the files of map \"" + map.name + "\" are of models with other options: set them" +
                       wrong);
+}
+
+Map fitting_map(const Table& model) {
+  std::vector<Map> fitting;
+  std::vector<std::string> names;
+  for (const std::string& name : map_names()) {
+    try {
+      Map map = find_map(name);
+      check_options(map, model);
+      fitting.push_back(std::move(map));
+      names.push_back(name);
+    } catch (const ConfigError&) {}  // it is for another model
+  }
+  if (fitting.size() == 1) return std::move(fitting.front());
+  throw ConfigError(fitting.empty()
+                        ? "no map fits the model: name one of your own, NAME.toml; there are " +
+                              trainyard::lib::join(map_names())
+                        : "several maps fit the model: set map to one of " + trainyard::lib::join(names));
 }
 
 std::int64_t check_settings(const Map& map, const Table& model, const std::string& folder) {

@@ -14,6 +14,9 @@ namespace convert {
 /// files are made for.
 void check_options(const Map& map, const trainyard::Table& model);
 
+/// Returns the only map that fits the model. Throws ConfigError where none does, or several do.
+Map fitting_map(const trainyard::Table& model);
+
 /// Compares the options with config.json in the folder, if it is there. Returns how many settings it has told; throws
 /// ConfigError with each that differs, and DataError where the file cannot be read.
 std::int64_t check_settings(const Map& map, const trainyard::Table& model, const std::string& folder);
