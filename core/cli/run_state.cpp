@@ -132,7 +132,7 @@ std::string runs_instead_of(const std::string& given) {
   for (const auto& entry : fs::directory_iterator("runs", ignored))
     if (holds_run(entry.path().string())) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
-  return "there is no " + given + "; " + config::suggestion(given, names, "runs/ has");
+  return given + " does not exist; " + config::suggestion(given, names, "runs/ has");
 }
 
 std::string run_file_of(const std::string& given) {

@@ -57,7 +57,7 @@ class BadData(HostTest):
     def test_a_name_that_is_no_run_is_answered_with_those_there_are(self):
         self.train(SMALL)
         for words in ("predict", "smal", "new.csv"), ("resume", "smal"), ("eval", "smal"):
-            self.assertIn("there is no smal; did you mean `small`?   runs/ has: small", self.host(*words, code=2).stderr)
+            self.assertIn("smal does not exist; did you mean `small`?   runs/ has: small", self.host(*words, code=2).stderr)
 
     def test_truncated_gz(self):
         packed = gzip.compress(rows(2000).encode(), mtime=0)
