@@ -76,11 +76,20 @@ inline bool is_near(const at::Tensor& found, const at::Tensor& eager, const at::
 /// what rounding of `size` comes to: next to the kink of a ReLU that is a whole unit's share. Running statistics stay as they are.
 inline std::vector<double> moved_by_rounding(GraphNetwork& exact, const at::Tensor& wide,
                                              const at::Tensor& gradient, const Found& truth, double size,
-                                             double (*measure)(const at::Tensor&, const at::Tensor&)) {
-  std::vector<at::Tensor> statistics;
+                                             double (*measure)(const at::Tensor&, const at::Tensor&),
+                                             double of_weights = 0.0) {
+  std::vector<at::Tensor> statistics, weights;
   for (const NamedTensor& each : exact.buffers()) statistics.push_back(each.tensor.clone());
+  for (const NamedTensor& each : exact.parameters()) weights.push_back(each.tensor.detach().clone());
+  const auto put_weights = [&](double part) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      exact.parameters()[i].tensor.copy_(
+          part == 0.0 ? weights[i] : weights[i] * (1.0 + part * at::randn_like(weights[i])));
+  };
   std::vector<double> most(truth.gradients.size(), 0.0);
   for (int draw = 0; draw < 8 && wide.is_floating_point(); ++draw) {
+    if (of_weights != 0.0) put_weights(of_weights);
     const Found near = through(
         exact, [&](const Batch& b) { return exact.forward(b, training); },
         batch_of(wide * (1.0 + size * at::randn_like(wide))),
@@ -89,6 +98,7 @@ inline std::vector<double> moved_by_rounding(GraphNetwork& exact, const at::Tens
       if (truth.gradients[i].defined())
         most[i] = std::max(most[i], measure(near.gradients[i], truth.gradients[i]));
   }
+  if (of_weights != 0.0) put_weights(0.0);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < statistics.size(); ++i) exact.buffers()[i].tensor.copy_(statistics[i]);
   return most;
@@ -262,7 +272,9 @@ inline void check_halves(const std::function<Graph()>& make, const std::vector<a
       const double own = norm_apart(eager, truth);
       INFO("LibTorch's own is " << own << " apart, and the whole is " << truth.norm().item<double>());
       REQUIRE(gradient_number);
-      if (moved.empty()) moved = moved_by_rounding(exact, wide.inputs[0], gradient, e, 4e-3, norm_apart);
+      if (moved.empty())
+        moved = moved_by_rounding(exact, wide.inputs[0], gradient, e, 4e-3, norm_apart,
+                                  1.0 / 512);  // products round weights to 8 bits, too
       REQUIRE(norm_apart(found, truth) <= 3.0 * (own + moved[*gradient_number]));
     };
     check(b.output, a.output, e.output, std::nullopt);
