@@ -242,6 +242,10 @@ inline bool is_near_as_halves(const at::Tensor& found, const at::Tensor& eager, 
 inline void check_halves(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs,
                          const Compile& compile) {
   GraphNetwork exact(in_double(make())), theirs(make()), ours(make());
+  // Cells of ReLUs behind each other go either way at many kinks, and their products round weights to 8 bits, too.
+  const auto is_rnn = [](const Node& node) { return node.op == "RNN"; };
+  const auto& nodes = exact.graph()->nodes;
+  const double of_weights = std::any_of(nodes.begin(), nodes.end(), is_rnn) ? 1.0 / 512 : 0.0;
   std::shared_ptr<compiled::TrackedPass> plan;
   for (const at::Tensor& x : inputs) {
     const Batch batch = batch_of(x), wide = batch_of(x.is_floating_point() ? x.to(at::kDouble) : x);
@@ -273,8 +277,7 @@ inline void check_halves(const std::function<Graph()>& make, const std::vector<a
       INFO("LibTorch's own is " << own << " apart, and the whole is " << truth.norm().item<double>());
       REQUIRE(gradient_number);
       if (moved.empty())
-        moved = moved_by_rounding(exact, wide.inputs[0], gradient, e, 4e-3, norm_apart,
-                                  1.0 / 512);  // products round weights to 8 bits, too
+        moved = moved_by_rounding(exact, wide.inputs[0], gradient, e, 4e-3, norm_apart, of_weights);
       REQUIRE(norm_apart(found, truth) <= 3.0 * (own + moved[*gradient_number]));
     };
     check(b.output, a.output, e.output, std::nullopt);

@@ -27,12 +27,6 @@ std::string text_of(const Value& value) {
   return value.type_name();
 }
 
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& each : texts) all += (all.empty() ? "" : " or ") + each;
-  return all;
-}
-
 /// What stands at "rope.theta"; null where nothing does.
 const json* at_key(const json& file, const std::string& key) {
   const std::size_t dot = key.find('.');
@@ -77,7 +71,8 @@ void check_options(const Map& map, const Table& model) {
     const Value* const value = model.find(each.option);
     const std::string found = value == nullptr ? "" : text_of(*value);
     if (std::find(each.values.begin(), each.values.end(), found) == each.values.end())
-      wrong += "\n  model." + each.option + " is " + found + ", expected " + joined(each.values);
+      wrong += "\n  model." + each.option + " is " + found + ", expected " +
+               trainyard::lib::join(each.values, " or ");
   }
   if (!wrong.empty())
     throw ConfigError("the files of map \"" + map.name + "\" are of models with other options: set them" +
@@ -128,7 +123,7 @@ std::int64_t check_settings(const Map& map, const Table& model, const std::strin
         std::find(bound.values.begin(), bound.values.end(), plain(*given)) != bound.values.end())
       continue;
     wrong += "\n  " + bound.key + " is " + plain(*given) + ", which this model does not have" +
-             (bound.values.empty() ? "" : ", expected " + joined(bound.values));
+             (bound.values.empty() ? "" : ", expected " + trainyard::lib::join(bound.values, " or "));
   }
   if (!wrong.empty()) throw ConfigError(path + " says otherwise than the run file:" + wrong);
   return told;
